@@ -1,0 +1,468 @@
+//! Configuration as it is written: plain data, one small struct per room.
+//!
+//! `config.default.toml` is the commented reference; the doc comments here are its reasons.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::secret::Secret;
+
+/// The whole file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where the private PostgreSQL lives.
+    pub data_dir: PathBuf,
+    /// PostgreSQL.
+    pub database: Database,
+    /// The listener.
+    pub http: Http,
+    /// Rules for every lead.
+    pub leads: Leads,
+    /// The archive.
+    pub deliveries: Deliveries,
+    /// The sync loop.
+    pub sync: Sync,
+    /// Logs.
+    pub log: Log,
+    /// Lead sources, `[[source]]`.
+    #[serde(default, rename = "source")]
+    pub sources: Vec<Source>,
+    /// CRMs, `[[destination]]`.
+    #[serde(default, rename = "destination")]
+    pub destinations: Vec<Destination>,
+}
+
+/// `[database]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Database {
+    /// Connection URL of the service role; absent: private PostgreSQL in `data_dir`.
+    pub url: Option<Secret>,
+    /// Connection URL of the owner role that migrates, direct (not through a pooler); absent: `url`.
+    pub migrate_url: Option<Secret>,
+    /// Connections of the receiving pool, which is also the number of group-commit writers plus reads.
+    pub receive_connections: usize,
+    /// Connections of the sync pool.
+    pub sync_connections: usize,
+    /// Longest time one statement may run; the server enforces it.
+    #[serde(deserialize_with = "duration")]
+    pub statement_timeout: Duration,
+}
+
+/// `[http]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    /// Address and port; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Bearer token for `/v1`; absent: `/v1` answers loopback peers only.
+    pub admin_token: Option<Secret>,
+    /// Largest request body, before and after decompression, in bytes ("1MiB").
+    #[serde(deserialize_with = "bytes")]
+    pub max_body: usize,
+    /// Open connections at once; further ones wait in the kernel's queue.
+    pub max_connections: usize,
+    /// Time a client has for the request line and headers; also the idle limit of kept-alive connections.
+    #[serde(deserialize_with = "duration")]
+    pub header_timeout: Duration,
+    /// Time a client has for the body.
+    #[serde(deserialize_with = "duration")]
+    pub body_timeout: Duration,
+    /// Time for a whole request, storing included.
+    #[serde(deserialize_with = "duration")]
+    pub request_timeout: Duration,
+    /// Time that requests under way have to finish after SIGTERM.
+    #[serde(deserialize_with = "duration")]
+    pub drain_timeout: Duration,
+}
+
+/// `[leads]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Leads {
+    /// Region of national phone numbers, ISO 3166-1 alpha-2 ("BR"); absent: only international ones are understood.
+    pub default_region: Option<String>,
+    /// How addresses are folded into one key.
+    pub email_folding: EmailFolding,
+    /// An event time further ahead of the receipt than this is not reliable.
+    #[serde(deserialize_with = "duration")]
+    pub future_tolerance: Duration,
+}
+
+/// `leads.email_folding`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EmailFolding {
+    /// Only letter case, white space and the domain's form.
+    #[default]
+    None,
+    /// Also drops `+tag` from the local part.
+    Plus,
+    /// `Plus`, and dots in the local part of gmail.com and googlemail.com, which are one domain.
+    Gmail,
+}
+
+/// `[deliveries]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deliveries {
+    /// How long raw payloads are kept; 0 keeps only rejected ones.
+    #[serde(deserialize_with = "duration")]
+    pub keep: Duration,
+}
+
+/// `[sync]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sync {
+    /// `continuous`, or a cron expression with a time zone ("0 * * * * America/Sao_Paulo").
+    pub schedule: String,
+    /// How often due leads are looked for when nothing wakes the loop.
+    #[serde(deserialize_with = "duration")]
+    pub poll: Duration,
+    /// How long a claimed lead belongs to one instance; must outlive `call_timeout`.
+    #[serde(deserialize_with = "duration")]
+    pub lease: Duration,
+    /// Deadline of one call to a CRM, answer included.
+    #[serde(deserialize_with = "duration")]
+    pub call_timeout: Duration,
+    /// After a stolen lease or an unknown outcome: no lead is in sync before a push made this much later.
+    #[serde(deserialize_with = "duration")]
+    pub confirm_after: Duration,
+    /// First pause after a failed attempt; doubles with each further one, with full jitter.
+    #[serde(deserialize_with = "duration")]
+    pub backoff_base: Duration,
+    /// Longest pause between attempts.
+    #[serde(deserialize_with = "duration")]
+    pub backoff_max: Duration,
+}
+
+/// `[log]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// `text` or `json`, to stderr.
+    pub format: LogFormat,
+    /// Filter directives, as `tracing_subscriber::EnvFilter` takes them ("info", "leadsync=debug").
+    pub level: String,
+}
+
+/// `log.format`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One object per line.
+    Json,
+}
+
+/// One `[[source]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Route: `POST /hooks/{name}`. Lower-case letters, digits, `-` and `_`.
+    pub name: String,
+    /// Built-in kind, or `custom`.
+    pub kind: String,
+    /// Signing secret, or two during a rotation.
+    #[serde(default)]
+    pub secret: OneOrMore<Secret>,
+    /// For senders that cannot sign: compared with `?token=`.
+    #[serde(default)]
+    pub url_token: OneOrMore<Secret>,
+    /// For senders that can set a header: the value that `header` must have.
+    pub header: Option<HeaderAuth>,
+    /// For senders that can do HTTP basic authentication.
+    pub basic: Option<BasicAuth>,
+    /// `custom` only: how the sender signs.
+    pub signature: Option<Signature>,
+    /// 0 to 100. A lower-trust source fills, never overwrites a higher one.
+    #[serde(default = "default_trust")]
+    pub trust: u8,
+    /// What an event without a time of its own counts with.
+    pub untimed: Option<Untimed>,
+    /// Region of national phone numbers; absent: `leads.default_region`.
+    pub default_region: Option<String>,
+    /// Opt-ins of this source carry proof (double opt-in).
+    #[serde(default)]
+    pub double_opt_in: bool,
+    /// `custom` only: JSONPath of the parts that are one lead each ("$.leads[*]"); absent: the whole body.
+    pub split: Option<String>,
+    /// Adds to or overrides the kind's mapping: target name to JSONPaths, first non-blank wins.
+    #[serde(default)]
+    pub fields: BTreeMap<String, FieldRule>,
+}
+
+/// Paths of one target: a text, a list, or a table that also names a transform.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum FieldRule {
+    /// `company = "$.org"`
+    One(String),
+    /// `company = ["$.org", "$.company"]`
+    Many(Vec<String>),
+    /// `occurred_at = { from = "$.ts", via = "epoch_ms" }`
+    Full(FullRule),
+}
+
+/// The long form of a [`FieldRule`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FullRule {
+    /// JSONPaths, first non-blank wins.
+    #[serde(default)]
+    pub from: OneOrMore<String>,
+    /// A constant, where no path gives a value.
+    pub value: Option<String>,
+    /// Transform by name; the README lists them.
+    pub via: Option<String>,
+}
+
+/// `header = { name = "X-Api-Key", value = { env = "KEY" } }`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeaderAuth {
+    /// Header name, letter case ignored.
+    pub name: String,
+    /// Its value, or two during a rotation.
+    pub value: OneOrMore<Secret>,
+}
+
+/// `basic = { user = "zap", password = { env = "PW" } }`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BasicAuth {
+    /// User name.
+    pub user: String,
+    /// Password, or two during a rotation.
+    pub password: OneOrMore<Secret>,
+}
+
+/// How a `custom` source signs: an HMAC over the raw body in one header.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Signature {
+    /// Header that carries it.
+    pub header: String,
+    /// `hmac-sha256` or `hmac-sha1`.
+    #[serde(default)]
+    pub algorithm: SignatureAlgorithm,
+    /// `hex` or `base64`.
+    #[serde(default)]
+    pub encoding: SignatureEncoding,
+    /// Text before the digest ("sha256=").
+    #[serde(default)]
+    pub prefix: String,
+    /// Header with the time of the attempt in epoch seconds, signed as `TIME.BODY`; absent: the body alone is signed.
+    pub timestamp_header: Option<String>,
+    /// Largest age of that time.
+    #[serde(default = "default_tolerance", deserialize_with = "duration")]
+    pub tolerance: Duration,
+}
+
+/// `signature.algorithm`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum SignatureAlgorithm {
+    /// HMAC with SHA-256.
+    #[default]
+    #[serde(rename = "hmac-sha256")]
+    HmacSha256,
+    /// HMAC with SHA-1, for senders that know nothing better.
+    #[serde(rename = "hmac-sha1")]
+    HmacSha1,
+}
+
+/// `signature.encoding`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SignatureEncoding {
+    /// Lower-case hexadecimal.
+    #[default]
+    Hex,
+    /// Standard base64 with padding.
+    Base64,
+}
+
+/// `source.untimed`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Untimed {
+    /// The receipt time of the first copy of that body, which the archive remembers.
+    #[default]
+    FirstReceipt,
+    /// No time: fills blanks, never overwrites.
+    FillOnly,
+    /// The receipt time of this copy: last arrival wins. Not convergent, cannot be.
+    LastArrival,
+}
+
+/// One `[[destination]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Destination {
+    /// Name in tables, logs and commands. Lower-case letters, digits, `-` and `_`.
+    pub name: String,
+    /// `hubspot` or `webhook`.
+    pub kind: String,
+    /// Bearer token (`hubspot`).
+    pub token: Option<Secret>,
+    /// Signing secret (`webhook`), `whsec_...` as Standard Webhooks has it.
+    pub secret: Option<Secret>,
+    /// Where the CRM is; each kind has a default except `webhook`, where it is the whole URL.
+    pub base_url: Option<String>,
+    /// Calls per time ("100/10s"), one budget per CRM account, shared by all instances; absent: the kind's default.
+    pub rate: Option<Rate>,
+    /// Calls under way at once, per instance.
+    pub concurrency: Option<usize>,
+    /// What is sent: lead value name to CRM property. Absent: the kind's default mapping.
+    #[serde(default)]
+    pub fields: BTreeMap<String, Property>,
+}
+
+/// `phone = "phone"` or `phone = { to = "phone" }`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Property {
+    /// Only the name.
+    Name(String),
+    /// The long form.
+    Full(FullProperty),
+}
+
+/// The long form of a [`Property`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FullProperty {
+    /// Property at the CRM.
+    pub to: String,
+}
+
+impl Property {
+    /// The property at the CRM.
+    pub fn to(&self) -> &str {
+        match self {
+            Property::Name(name) => name,
+            Property::Full(full) => &full.to,
+        }
+    }
+}
+
+/// Calls per time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Calls in one window.
+    pub calls: u32,
+    /// The window.
+    pub per: Duration,
+}
+
+/// One value or a list of them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMore<T> {
+    /// One.
+    One(T),
+    /// A list.
+    More(Vec<T>),
+}
+
+impl<T> Default for OneOrMore<T> {
+    fn default() -> Self {
+        OneOrMore::More(Vec::new())
+    }
+}
+
+impl<T> OneOrMore<T> {
+    /// All of them.
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            OneOrMore::One(one) => std::slice::from_ref(one),
+            OneOrMore::More(more) => more,
+        }
+    }
+}
+
+fn default_trust() -> u8 {
+    50
+}
+
+fn default_tolerance() -> Duration {
+    Duration::from_secs(300)
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Rate, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_rate(&text).ok_or_else(|| {
+            serde::de::Error::custom(format!(
+                "\"{text}\" is not a rate; write calls per time, like \"100/10s\""
+            ))
+        })
+    }
+}
+
+fn parse_rate(text: &str) -> Option<Rate> {
+    let (calls, per) = text.split_once('/')?;
+    let calls = calls.trim().parse().ok().filter(|calls| *calls > 0)?;
+    let per = parse_duration(per).filter(|per| !per.is_zero())?;
+    Some(Rate { calls, per })
+}
+
+/// "250ms", "5s", "10m", "1h", "30d" or "0".
+fn parse_duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
+    let number: u64 = text[..unit_at].parse().ok()?;
+    let millis = match &text[unit_at..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    // A year's worth of centuries would overflow the arithmetic on database times later on.
+    number.checked_mul(millis).filter(|ms| *ms <= 36_500 * 86_400_000).map(Duration::from_millis)
+}
+
+/// "1MiB", "512KiB", "1048576".
+fn parse_bytes(text: &str) -> Option<usize> {
+    let text = text.trim();
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: usize = text[..unit_at].parse().ok()?;
+    let unit = match text[unit_at..].trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_duration(&text).ok_or_else(|| {
+        serde::de::Error::custom(format!(
+            "\"{text}\" is not a duration; write a number and ms, s, m, h or d, like \"30s\""
+        ))
+    })
+}
+
+fn bytes<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_bytes(&text).ok_or_else(|| {
+        serde::de::Error::custom(format!(
+            "\"{text}\" is not a size; write a number and KiB, MiB or GiB, like \"1MiB\""
+        ))
+    })
+}

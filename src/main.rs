@@ -1,0 +1,7 @@
+//! The `leadsync` program: parse, run, exit code.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::SUCCESS
+}
