@@ -35,3 +35,13 @@ pub enum Item {
         detail: String,
     },
 }
+
+/// A request whose sender is who it says it is: the only thing that is ever parsed.
+#[derive(Clone, Debug)]
+pub struct Verified(Request);
+
+/// A source of the configuration, compiled and ready.
+pub struct ConfiguredSource {
+    /// Its name in the route.
+    pub name: String,
+}
