@@ -1,1 +1,4 @@
 //! To come.
+
+pub mod backoff;
+pub mod schedule;

@@ -264,7 +264,7 @@ fn lay_environment(
         if let [key] = keys.as_slice() {
             if !known.contains_key(*key) || is_section(key) {
                 let near = key.split('_').next().is_some_and(is_section);
-                if near || hint(key, &["data_dir"]) != "" {
+                if near || !hint(key, &["data_dir"]).is_empty() {
                     notes.warnings.push(note(format!(
                         "sets nothing; settings are {PREFIX}DATA_DIR and {PREFIX}SECTION__KEY, \
                          with two underscores"

@@ -38,7 +38,7 @@ pub fn cron(text: &str) -> Result<Option<cronexpr::Crontab>, String> {
     if text.trim() == "continuous" {
         return Ok(None);
     }
-    cronexpr::parse_crontab(text).map(Some).map_err(|error| {
+    let cron = cronexpr::parse_crontab(text).map_err(|error| {
         // The crate draws the position on lines of its own; its last line is the reason.
         let reason = error.to_string();
         let reason = reason.lines().last().unwrap_or_default().trim().to_owned();
@@ -46,7 +46,12 @@ pub fn cron(text: &str) -> Result<Option<cronexpr::Crontab>, String> {
             "\"{text}\" is neither `continuous` nor a cron expression with a time zone, like \
              \"0 * * * * America/Sao_Paulo\" ({reason})"
         )
-    })
+    })?;
+    // The crate looks four years ahead; these have every day that there is.
+    match cron.find_next("2024-01-01T00:00:00Z") {
+        Ok(_) => Ok(Some(cron)),
+        Err(_) => Err(format!("\"{text}\" never comes")),
+    }
 }
 
 /// "250ms", "5s", "10m", "1h", "30d" or "0".
@@ -93,7 +98,7 @@ fn duration_text(duration: Duration) -> String {
 }
 
 fn in_units(number: u64, units: &[(&str, u64)]) -> String {
-    match units.iter().find(|(_, factor)| number >= *factor && number % factor == 0) {
+    match units.iter().find(|(_, factor)| number >= *factor && number.is_multiple_of(*factor)) {
         Some((unit, factor)) => format!("{}{unit}", number / factor),
         None => number.to_string(),
     }
@@ -350,6 +355,8 @@ mod tests {
 
     #[test]
     fn schedules() {
+        assert!(matches!(cron("0 0 29 2 * UTC"), Ok(Some(_))));
+        assert!(cron("0 0 30 2 * UTC").is_err_and(|error| error.contains("never")));
         assert!(matches!(cron("continuous"), Ok(None)));
         assert!(matches!(cron("0 * * * * America/Sao_Paulo"), Ok(Some(_))));
         for text in ["", "hourly", "0 * * * *", "61 * * * * UTC", "0 * * * * Mars/Olympus"] {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::*;
-use crate::config::*;
+use crate::config::{self, *};
 
 /// What is said about a text, line by line.
 fn refused(text: &str) -> Vec<String> {
@@ -94,7 +94,7 @@ fn the_reference_and_the_readme_name_every_key() {
         ("http.", keys::<Http>()),
         ("leads.", keys::<Leads>()),
         ("deliveries.", keys::<Deliveries>()),
-        ("sync.", keys::<super::super::Sync>()),
+        ("sync.", keys::<config::Sync>()),
         ("log.", keys::<Log>()),
         ("source.", keys::<Source>()),
         ("source.header.", keys::<HeaderAuth>()),
@@ -378,6 +378,9 @@ fn other_variables_are_left_alone() {
         ("leadsync_http__listen", "x"),
     ];
     assert!(with_env(text, &vars).unwrap().warnings.is_empty());
+    // A secret can be said to be elsewhere, too.
+    let elsewhere = with_env("", &[("LEADSYNC_DATABASE__URL__ENV", "CARGO_PKG_NAME")]).unwrap();
+    assert_eq!(elsewhere.config.database.url.unwrap().expose(), "leadsync");
     // Named by the file, so not a setting.
     let text = "[database]\nurl = { env = 'LEADSYNC_TEST__UNSET' }\n";
     let error = with_env(text, &[("LEADSYNC_TEST__UNSET", "t")]).map(|_| ()).unwrap_err();
