@@ -52,7 +52,10 @@ pub enum PrivatePgError {
         install: String,
     },
     /// Only versions that are too old.
-    #[error("{path} is PostgreSQL {version}; {} or newer is needed, install it with `{install}`", find::OLDEST)]
+    #[error(
+        "{path} is PostgreSQL {version}; {} or newer is needed, install it with `{install}`",
+        find::OLDEST
+    )]
     TooOld {
         /// The program found.
         path: PathBuf,
@@ -195,8 +198,7 @@ impl PrivatePg {
             }
         };
         let log = data_dir.join("postgres.log");
-        let server =
-            Server::start(cluster, &installation, run_as.as_ref(), log, options).await?;
+        let server = Server::start(cluster, &installation, run_as.as_ref(), log, options).await?;
         Ok(PrivatePg { server, _lock: lock })
     }
 

@@ -1,5 +1,9 @@
 //! PostgreSQL: the only room that names its client, pool and migration crates.
 
+pub mod migrate;
+pub mod pool;
+pub mod tls;
+
 use serde::Serialize;
 
 use crate::lead::Email;
@@ -14,6 +18,9 @@ pub enum StoreError {
     /// Not reachable, shutting down, read-only, out of connections, timed out: the same call may work later.
     #[error("the database is unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A deadlock or serialisation failure rolled the statement back: the same call will most likely work at once.
+    #[error("the database asks to try again")]
+    Retry(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The database refuses this data or statement; a repeat will not help.
     #[error("the database refused the statement")]
     Refused(#[source] Box<dyn std::error::Error + Send + Sync>),

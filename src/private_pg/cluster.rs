@@ -183,13 +183,8 @@ async fn create_database(
 }
 
 /// Runs to the end, bounded; the error carries the end of what it said.
-async fn run(
-    name: &str,
-    mut command: Command,
-    input: Option<&str>,
-) -> Result<(), PrivatePgError> {
-    let failed =
-        |output: String| PrivatePgError::Program { program: name.to_owned(), output };
+async fn run(name: &str, mut command: Command, input: Option<&str>) -> Result<(), PrivatePgError> {
+    let failed = |output: String| PrivatePgError::Program { program: name.to_owned(), output };
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     if input.is_some() {
         command.stdin(Stdio::piped());

@@ -168,7 +168,10 @@ mod tests {
     fn versions_of_all_shapes_are_read() {
         let debian = "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n";
         assert_eq!(parse_version(debian), Some((15, "15.18".to_owned())));
-        assert_eq!(parse_version("postgres (PostgreSQL) 18beta1"), Some((18, "18beta1".to_owned())));
+        assert_eq!(
+            parse_version("postgres (PostgreSQL) 18beta1"),
+            Some((18, "18beta1".to_owned()))
+        );
         assert_eq!(parse_version("postgres (PostgreSQL) 9.6.24"), Some((9, "9.6.24".to_owned())));
         assert_eq!(parse_version("not a version"), None);
     }
@@ -177,7 +180,10 @@ mod tests {
     fn the_install_command_fits_the_system() {
         for (release, command) in [
             ("ID=debian\n", "apt-get install -y postgresql"),
-            ("NAME=\"Mint\"\nID=linuxmint\nID_LIKE=\"ubuntu debian\"\n", "apt-get install -y postgresql"),
+            (
+                "NAME=\"Mint\"\nID=linuxmint\nID_LIKE=\"ubuntu debian\"\n",
+                "apt-get install -y postgresql",
+            ),
             ("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", "dnf install -y postgresql-server"),
             ("ID=fedora\n", "dnf install -y postgresql-server"),
             ("ID=arch\n", "pacman -S postgresql"),

@@ -140,19 +140,21 @@ pub(super) async fn can_enter(
 fn first_blocked(dir: &Path, run_as: &RunAs) -> Option<PathBuf> {
     let mut ancestors: Vec<&Path> = dir.ancestors().collect();
     ancestors.reverse();
-    ancestors.into_iter().find(|folder| {
-        std::fs::metadata(folder).is_ok_and(|meta| {
-            let bit = if meta.uid() == run_as.uid {
-                0o100
-            } else if meta.gid() == run_as.gid {
-                0o010
-            } else {
-                0o001
-            };
-            meta.mode() & bit == 0
+    ancestors
+        .into_iter()
+        .find(|folder| {
+            std::fs::metadata(folder).is_ok_and(|meta| {
+                let bit = if meta.uid() == run_as.uid {
+                    0o100
+                } else if meta.gid() == run_as.gid {
+                    0o010
+                } else {
+                    0o001
+                };
+                meta.mode() & bit == 0
+            })
         })
-    })
-    .map(Path::to_owned)
+        .map(Path::to_owned)
 }
 
 /// Gives a folder that was just made to that user, for nobody else.

@@ -64,7 +64,10 @@ impl Server {
         loop {
             let ignored_pid = match server.look().await {
                 Found::Running(pid_file) => {
-                    tracing::info!("adopting the PostgreSQL that is running (process {})", pid_file.pid);
+                    tracing::info!(
+                        "adopting the PostgreSQL that is running (process {})",
+                        pid_file.pid
+                    );
                     server.url = url(&pid_file.socket_dir)?;
                     server.running = Some(Running::Adopted(pid_file.pid));
                     let log_from = std::fs::metadata(&log).map_or(0, |meta| meta.len());
@@ -78,7 +81,8 @@ impl Server {
             };
             let socket_dir = socket_dir(&server.cluster, run_as)?;
             server.url = url(&socket_dir)?;
-            let log_from = server.spawn(installation, run_as, &socket_dir, &log, ignored_pid, options)?;
+            let log_from =
+                server.spawn(installation, run_as, &socket_dir, &log, ignored_pid, options)?;
             match server.wait_ready(started, options, &log, log_from).await? {
                 Start::Ready => return Ok(server),
                 Start::Ended { tail } => {
@@ -172,10 +176,9 @@ impl Server {
         // A group of its own: Ctrl-C in the terminal is for leadsync, which then stops the server in order.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.stdout(Stdio::from(log_file)).stderr(Stdio::from(errors));
-        let child = command.spawn().map_err(PrivatePgError::io(
-            "run",
-            &installation.program("postgres"),
-        ))?;
+        let child = command
+            .spawn()
+            .map_err(PrivatePgError::io("run", &installation.program("postgres")))?;
         self.running = Some(Running::Ours(child));
         Ok(log_from)
     }
@@ -342,7 +345,8 @@ fn socket_dir(cluster: &Path, run_as: Option<&RunAs>) -> Result<PathBuf, Private
         Ok(()) => run_as::give(&dir, run_as)?,
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
             let owner = run_as.map_or(nix::unistd::Uid::effective().as_raw(), |user| user.uid);
-            let meta = std::fs::symlink_metadata(&dir).map_err(PrivatePgError::io("look at", &dir))?;
+            let meta =
+                std::fs::symlink_metadata(&dir).map_err(PrivatePgError::io("look at", &dir))?;
             if !meta.is_dir() || meta.uid() != owner || meta.mode() & 0o077 != 0 {
                 // In /tmp anybody could have made it to listen in.
                 return Err(PrivatePgError::io("use", &dir)(std::io::Error::other(
