@@ -2,53 +2,80 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use deadpool_postgres::{Client, Pool};
+use deadpool_postgres::Object;
 
 use crate::lead::Micros;
+use pool::Pools;
 
 pub mod deliveries;
 pub mod destinations;
-pub mod error;
 pub mod group;
 pub mod leads;
 pub mod migrate;
 pub mod pool;
 pub mod sync;
 pub mod textbook;
+pub mod tls;
 pub mod view;
 
-pub use error::StoreError;
+/// Why the store could not answer; the kind is what the next room decides on.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Not reachable, shutting down, read-only, out of connections, timed out: the same call may work later.
+    #[error("the database is unavailable")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A deadlock or serialisation failure rolled the statement back: the same call will most likely work at once.
+    #[error("the database asks to try again")]
+    Retry(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The database refuses this data or statement; a repeat will not help.
+    #[error("the database refused the statement")]
+    Refused(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Why the service cannot work on this database now.
+#[derive(Debug, thiserror::Error)]
+pub enum NotReady {
+    /// It does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Its schema cannot be told.
+    #[error(transparent)]
+    Migrate(#[from] migrate::MigrateError),
+    /// Migrations are missing.
+    #[error("the database lacks migrations of this version; run `leadsync migrate`")]
+    NotMigrated,
+}
 
 /// The store: pools for receiving and syncing, so that neither can starve the other. Cheap to clone.
 #[derive(Clone)]
-pub struct Store {
-    receive: Pool,
-    sync: Pool,
-}
+pub struct Store(Pools);
 
 impl Store {
     /// A store on two pools.
-    pub fn new(pools: pool::Pools) -> Store {
-        Store { receive: pools.receive, sync: pools.sync }
+    pub fn new(pools: Pools) -> Store {
+        Store(pools)
     }
 
-    async fn receive(&self) -> Result<Client, StoreError> {
-        Ok(self.receive.get().await?)
+    async fn receive(&self) -> Result<Object, StoreError> {
+        self.0.receive().await
     }
 
-    async fn sync(&self) -> Result<Client, StoreError> {
-        Ok(self.sync.get().await?)
+    async fn sync(&self) -> Result<Object, StoreError> {
+        self.0.sync().await
     }
 
     /// `Ok` when the database answers and has the migrations of this binary.
-    pub async fn ready(&self) -> Result<(), StoreError> {
-        migrate::check_applied(&*self.receive().await?).await
+    pub async fn ready(&self) -> Result<(), NotReady> {
+        let client = self.receive().await?;
+        match migrate::applied(&client).await? {
+            true => Ok(()),
+            false => Err(NotReady::NotMigrated),
+        }
     }
 
     /// Closes all connections.
     pub fn close(&self) {
-        self.receive.close();
-        self.sync.close();
+        self.0.close();
     }
 }
 
