@@ -45,3 +45,62 @@ pub struct ConfiguredSource {
     /// Its name in the route.
     pub name: String,
 }
+
+impl ConfiguredSource {
+    /// Checks who sent it.
+    pub fn verify(&self, _request: Request, _now_epoch_s: i64) -> Result<Verified, AuthError> {
+        Err(AuthError)
+    }
+
+    /// The answer to a GET challenge, where the kind has one.
+    pub fn handshake(&self, _query: &str) -> Option<Handshake> {
+        None
+    }
+}
+
+/// The sender did not prove who it is.
+#[derive(Debug, thiserror::Error)]
+#[error("not signed")]
+pub struct AuthError;
+
+/// The answer to a GET challenge.
+pub struct Handshake {
+    /// HTTP status.
+    pub status: u16,
+    /// Media type of the body.
+    pub content_type: &'static str,
+    /// What to answer.
+    pub body: String,
+}
+
+/// The canonical lead.
+pub mod json {
+    use serde_json::Value;
+
+    use crate::config;
+    use crate::lead::{Email, LeadPatch};
+
+    /// What is wrong with one member.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Problem {
+        /// The member.
+        pub field: String,
+        /// Stable word.
+        pub code: &'static str,
+        /// For people.
+        pub message: String,
+    }
+
+    /// Reads one canonical lead, strictly.
+    pub fn canonical(value: &Value, _rules: &config::Leads) -> Result<LeadPatch, Vec<Problem>> {
+        let email = value.get("email").and_then(Value::as_str).unwrap_or_default();
+        match Email::parse(email) {
+            Ok(key) => Ok(LeadPatch::new(key, email.to_owned())),
+            Err(error) => Err(vec![Problem {
+                field: "email".into(),
+                code: "invalid_email",
+                message: error.to_string(),
+            }]),
+        }
+    }
+}
