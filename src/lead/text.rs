@@ -40,9 +40,13 @@ fn clean(text: &str, keep: impl Fn(char) -> bool) -> String {
         .collect()
 }
 
-/// A text of nothing but zero-width characters is blank as well.
 fn visible(text: String) -> Option<String> {
-    text.chars().any(|c| !c.is_whitespace() && !is_invisible(c)).then_some(text)
+    (!is_blank(&text)).then_some(text)
+}
+
+/// Whether there is nothing to see: empty, white space, control and zero-width characters only.
+pub fn is_blank(text: &str) -> bool {
+    text.chars().all(|c| c.is_whitespace() || c.is_control() || is_invisible(c))
 }
 
 /// Zero-width, directional and tag characters: harmless in a message, a second key in an address.
