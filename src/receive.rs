@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use uuid::Uuid;
 
-use crate::config::Untimed;
+use crate::config::{self, Untimed};
 use crate::error::Chain;
 use crate::lead::{Micros, Outcome};
 use crate::sources::{ConfiguredSource, DecodeError, Item, Verified};
@@ -74,8 +74,8 @@ pub enum ReceiveError {
 /// What the receiver needs to know of the configuration.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// An event time further ahead of the receipt than this is not reliable.
-    pub future_tolerance: Duration,
+    /// Rules for every lead.
+    pub leads: config::Leads,
     /// Whether bodies of deliveries that became leads are archived.
     pub keep_bodies: bool,
     /// Group-commit writers.
@@ -136,6 +136,7 @@ struct Inner {
     writers: Vec<mpsc::Sender<Job>>,
     room: Arc<Semaphore>,
     repeats: Arc<RepeatCounter>,
+    leads: config::Leads,
 }
 
 impl Receiver {
@@ -185,6 +186,7 @@ impl Receiver {
             writers,
             room: Arc::new(Semaphore::new(QUEUED_BYTES)),
             repeats,
+            leads: settings.leads,
         })))
     }
 

@@ -131,7 +131,7 @@ impl Syncer {
                 return;
             }
         }
-        if let Schedule::Cron(_) = &schedule {
+        if !schedule.is_continuous() {
             return self.run_scheduled(&destination, &schedule, &stop).await;
         }
         let more = Notify::new();

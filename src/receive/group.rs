@@ -165,7 +165,7 @@ impl Writer {
     ) -> EventTime {
         match (stated, delivery.speaker.untimed) {
             (Some(at), _) => {
-                EventTime::stated(at, delivery.received_at, self.settings.future_tolerance)
+                EventTime::stated(at, delivery.received_at, self.settings.leads.future_tolerance)
             }
             (None, Untimed::FirstReceipt) => EventTime::measured(first_receipt),
             (None, Untimed::LastArrival) => EventTime::measured(delivery.received_at),
