@@ -22,11 +22,12 @@ use crate::secret::Secret;
 use crate::store::Store;
 
 mod auth;
-mod body;
 mod hooks;
+mod items;
 mod leads;
 mod ops;
 
+pub mod body;
 pub mod error;
 
 pub use error::HttpError;

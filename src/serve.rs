@@ -99,7 +99,10 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(limits.header_timeout).max_buf_size(MAX_HEAD);
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_header_size(MAX_HEAD)
+        .max_buf_size(MAX_HEAD);
     let slots = Arc::new(Semaphore::new(limits.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let connections = TaskTracker::new();
     let cut = Stop::new();
@@ -316,6 +319,21 @@ impl Drop for RequestBody {
     fn drop(&mut self) {
         if !self.body.is_end_stream() {
             self.unread.set();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_trouble_of_the_listener_pauses_it() {
+        use nix::errno::Errno::{ECONNABORTED, EMFILE, ENFILE, ENOBUFS};
+        let error = |errno| io::Error::from_raw_os_error(errno as i32);
+        assert!(is_of_one_connection(&error(ECONNABORTED)));
+        for errno in [ENFILE, EMFILE, ENOBUFS] {
+            assert!(!is_of_one_connection(&error(errno)));
         }
     }
 }

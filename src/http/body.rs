@@ -14,19 +14,22 @@ use warp::{Filter, Rejection};
 use super::{HttpError, Peer, RequestId};
 
 /// A request whose body has not been read yet.
-pub(super) struct Arrived {
-    pub(super) method: Method,
-    pub(super) headers: HeaderMap,
+pub struct Arrived {
+    /// Any; the route decides.
+    pub method: Method,
+    /// As received.
+    pub headers: HeaderMap,
     /// As received, without `?`; may be empty.
-    pub(super) query: String,
+    pub query: String,
     /// Absent only where no server put it there.
-    pub(super) peer: Option<Peer>,
-    pub(super) id: RequestId,
+    pub peer: Option<Peer>,
+    /// Given by the server.
+    pub id: RequestId,
     body: Pin<Box<dyn Stream<Item = Result<Bytes, warp::Error>> + Send>>,
 }
 
 /// Takes a request apart. Goes after the path filters: it matches everything and takes the body.
-pub(super) fn arrived() -> impl Filter<Extract = (Arrived,), Error = Rejection> + Clone {
+pub fn arrived() -> impl Filter<Extract = (Arrived,), Error = Rejection> + Clone {
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
     warp::method()
         .and(warp::header::headers_cloned())
@@ -55,7 +58,7 @@ impl Arrived {
     /// The whole body, at most `max` bytes both as sent and decompressed: 413 past that, before
     /// reading where the length is announced. Bodies in gzip are decompressed, and then the headers
     /// no longer say so; other encodings are 415. Takes the body: a second call gives an empty one.
-    pub(super) async fn read_body(&mut self, max: usize) -> Result<Bytes, HttpError> {
+    pub async fn read_body(&mut self, max: usize) -> Result<Bytes, HttpError> {
         let gzip = is_gzip(&self.headers)?;
         let announced =
             self.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());

@@ -17,6 +17,7 @@ use warp::reply::Response;
 
 use super::body::{Arrived, is_utf8};
 use super::{Context, HttpError};
+use crate::error::Chain;
 use crate::receive::{ItemOutcome, ReceiveError};
 use crate::sources::{ConfiguredSource, Request};
 
@@ -57,14 +58,21 @@ async fn deliver(
     };
     let verified = source.verify(request, (context.now)()).map_err(|error| {
         let detail = "the sender did not prove who it is";
-        HttpError::new(StatusCode::UNAUTHORIZED, "bad_signature", detail).because(error)
+        HttpError::new(StatusCode::UNAUTHORIZED, "bad_signature", detail).because(format!(
+            "source {}: {}",
+            source.name,
+            Chain(&error)
+        ))
     })?;
     let receiver = context.receiver.clone();
     let span = info_span!("delivery", request.id = %arrived.id, source = source.name);
     let outcomes = detached(span, async move { receiver.deliver(source, verified).await }).await?;
     match outcomes.as_slice() {
         [one] => super::json(&Answer::from(one)),
-        several => super::json(&json!({ "outcomes": answers(several) })),
+        several => {
+            let several: Vec<Answer> = several.iter().map(Answer::from).collect();
+            super::json(&json!({ "outcomes": several }))
+        }
     }
 }
 
@@ -108,10 +116,6 @@ impl From<&ItemOutcome> for Answer {
     }
 }
 
-pub(super) fn answers(items: &[ItemOutcome]) -> Vec<Answer> {
-    items.iter().map(Answer::from).collect()
-}
-
 /// Names in lower case (hyper keeps them so), values as text, in order.
 fn as_text(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
@@ -121,4 +125,40 @@ fn as_text(headers: &HeaderMap) -> Vec<(String, String)> {
 /// Means the same in UTF-8 and in every charset a sender can mean, wide ones aside (they have NULs).
 fn is_plain_ascii(body: &[u8]) -> bool {
     body.is_ascii() && !body.contains(&0)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_write_goes_on_when_the_sender_hangs_up() {
+        let (started, has_started) = oneshot::channel();
+        let (go_on, may_go_on) = oneshot::channel::<()>();
+        let (committed, has_committed) = oneshot::channel();
+        let write = detached(Span::none(), async move {
+            started.send(()).unwrap();
+            may_go_on.await.unwrap();
+            committed.send(()).unwrap();
+            Ok(())
+        });
+        tokio::select! {
+            _ = write => panic!("it waits for the sender to hang up"),
+            _ = has_started => (),
+        }
+        // The select has dropped the request's future by now.
+        go_on.send(()).unwrap();
+        has_committed.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_write_that_panics_is_a_500() {
+        let dead = detached::<()>(Span::none(), async { panic!("on purpose") }).await;
+        let response: http::Response<Bytes> =
+            dead.unwrap_err().into_response(crate::http::RequestId::new());
+        assert_eq!(response.status(), 500);
+        assert!(!response.body().windows(10).any(|w| w == b"on purpose"));
+    }
 }

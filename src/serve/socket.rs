@@ -97,24 +97,22 @@ impl AsyncWrite for Socket {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Closes our end. Where a body was left unread, reads on for a moment: closing a socket with
-    /// unread data makes the kernel send a reset, and that can take the answer (a 413, say) away
-    /// from a client that is still sending.
+    /// Closes our end. Where something was left unread or is still to come, reads on for a moment:
+    /// closing a socket with unread data makes the kernel send a reset, and that can take the answer
+    /// (a 413, say) away from a client that is still sending.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Socket { stream, unread, lingering, .. } = &mut *self;
         if lingering.is_none() {
             ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
-            if !unread.is_set() {
-                return Poll::Ready(Ok(()));
-            }
         }
         let until = lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
         let mut discarded = [0; 8 * 1024];
         while until.as_mut().poll(cx).is_pending() {
             let mut buf = ReadBuf::new(&mut discarded);
-            let read = ready!(Pin::new(&mut *stream).poll_read(cx, &mut buf));
-            if read.is_err() || buf.filled().is_empty() {
-                break;
+            match Pin::new(&mut *stream).poll_read(cx, &mut buf) {
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => (),
+                Poll::Pending if unread.is_set() => return Poll::Pending,
+                _ => break,
             }
         }
         Poll::Ready(Ok(()))
