@@ -23,7 +23,6 @@ use crate::store::Store;
 
 mod auth;
 mod hooks;
-mod items;
 mod leads;
 mod ops;
 
@@ -64,6 +63,8 @@ pub struct Context {
     pub receiver: Receiver,
     /// Reads of leads, and readiness.
     pub store: Store,
+    /// Whether this instance takes deliveries; without that role it answers only health checks.
+    pub receives: bool,
     /// Bearer token of `/v1`; `None`: only this machine may ask.
     pub admin_token: Option<Secret>,
     /// Largest request body in bytes, before and after decompression.

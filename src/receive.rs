@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::config::{self, Untimed};
 use crate::error::Chain;
 use crate::lead::{Micros, Outcome};
+use crate::sources::api::Form;
 use crate::sources::{ConfiguredSource, DecodeError, Item, Verified};
 use crate::stop::Stop;
 use crate::store::{Store, StoreError};
@@ -119,8 +120,8 @@ pub struct ApiDelivery {
     pub items: Vec<Item>,
     /// The exact bytes.
     pub body: Bytes,
-    /// `Content-Type`, needed to read the body again.
-    pub content_type: String,
+    /// How the leads are written in it.
+    pub form: Form,
     /// `Idempotency-Key`.
     pub idempotency_key: Option<String>,
 }
@@ -221,7 +222,7 @@ impl Receiver {
             received_at: now(),
             items: api.items,
             query: String::new(),
-            headers: vec![(CONTENT_TYPE.to_owned(), api.content_type)],
+            headers: vec![(CONTENT_TYPE.to_owned(), api.form.media_type().to_owned())],
             body: api.body,
             idempotency_key: api.idempotency_key,
             replayed: false,

@@ -19,7 +19,8 @@ use tracing::{debug, error, info, warn};
 use super::RequestId;
 use crate::error::Chain;
 use crate::receive::ReceiveError;
-use crate::store::StoreError;
+use crate::sources::api::BodyError;
+use crate::store::{NotReady, StoreError};
 
 /// What to wait before a retry where nobody knows better.
 const RETRY_SOON: Duration = Duration::from_secs(1);
@@ -188,7 +189,10 @@ impl HttpError {
 impl From<ReceiveError> for HttpError {
     fn from(error: ReceiveError) -> HttpError {
         let mapped = match &error {
-            ReceiveError::Malformed(what) => HttpError::bad_request("malformed_body", what.clone()),
+            ReceiveError::Malformed(what) => match what.status() {
+                415 => HttpError::unsupported_media_type(what.to_string()),
+                _ => HttpError::bad_request("malformed_body", what.to_string()),
+            },
             ReceiveError::Busy(after) => {
                 HttpError::unavailable("busy", "more work is waiting than can be held", *after)
             }
@@ -206,10 +210,36 @@ impl From<ReceiveError> for HttpError {
     }
 }
 
+impl From<BodyError> for HttpError {
+    fn from(error: BodyError) -> HttpError {
+        let detail = error.to_string();
+        match error {
+            BodyError::Empty => HttpError::bad_request("empty_body", detail),
+            BodyError::Malformed { .. } => HttpError::bad_request("malformed_json", detail),
+            BodyError::NotLeads => HttpError::unprocessable("not_a_lead", detail),
+            BodyError::TooMany => HttpError::unprocessable("too_many_items", detail),
+        }
+    }
+}
+
+impl From<NotReady> for HttpError {
+    fn from(error: NotReady) -> HttpError {
+        match error {
+            NotReady::Store(error) => error.into(),
+            NotReady::NotMigrated | NotReady::Migrate(_) => HttpError::unavailable(
+                "not_migrated",
+                "the database does not have the migrations of this version",
+                RETRY_SOON,
+            )
+            .because(error),
+        }
+    }
+}
+
 impl From<StoreError> for HttpError {
     fn from(error: StoreError) -> HttpError {
         match error {
-            StoreError::Unavailable(_) => HttpError::unavailable(
+            StoreError::Unavailable(_) | StoreError::Retry(_) => HttpError::unavailable(
                 "database_unavailable",
                 "the database does not answer at the moment",
                 RETRY_SOON,

@@ -6,19 +6,20 @@ use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tracing::info_span;
 use warp::reply::Response;
 
 use super::auth::authorize;
-use super::body::Arrived;
-use super::hooks::{Answer, detached};
-use super::items::{Form, MAX_ITEMS, Problem};
+use super::body::{Arrived, is_utf8};
+use super::hooks::{answers, detached};
 use super::ops::read_only;
 use super::{Context, HttpError};
-use crate::lead::{Email, LeadPatch, Outcome};
-use crate::receive::ItemOutcome;
-use crate::sources;
+use crate::lead::Email;
+use crate::receive::{ApiDelivery, ItemOutcome};
+use crate::sources::api::{self, Form, Leads};
+use crate::sources::json::Problem;
+use crate::sources::folding;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -39,7 +40,7 @@ async fn look_up(email: &str, context: &Context, arrived: Arrived) -> Result<Res
     read_only(&arrived.method)?;
     let invalid = || HttpError::unprocessable("invalid_email", "the path names no e-mail address");
     let text = percent_decode_str(email).decode_utf8().map_err(|_| invalid())?;
-    let email = Email::parse(&text).map_err(|_| invalid())?;
+    let email = Email::parse(&text, folding(context.leads.email_folding)).map_err(|_| invalid())?;
     let lead = context.store.lead_view(&email).await?;
     super::json(&lead.ok_or_else(HttpError::not_found)?)
 }
@@ -67,73 +68,64 @@ async fn store(
     arrived: &mut Arrived,
     key: Option<&str>,
 ) -> Result<Response, HttpError> {
-    let form = Form::of(arrived)?;
+    let form = form(arrived)?;
     let body = arrived.read_body(context.max_body).await?;
-    let items = form.items(&body)?;
-    if items.leads.len() > MAX_ITEMS {
-        let detail = format!("one request may carry {MAX_ITEMS} leads; nothing of it was stored");
-        return Err(HttpError::unprocessable("too_many_items", detail));
-    }
-    let mut patches = Vec::with_capacity(items.leads.len());
-    let mut refused = Vec::with_capacity(items.leads.len());
-    let mut errors = Vec::new();
-    for (item, lead) in items.leads.into_iter().enumerate() {
-        match lead.and_then(|value| patch(&value, context)) {
-            Ok(patch) => {
-                patches.push(patch);
-                refused.push(None);
-            }
-            Err(problems) => {
-                refused.push(Some(problems.first().map_or("invalid", |problem| problem.code)));
-                errors.extend(problems.into_iter().map(|problem| ItemError { item, problem }));
-            }
-        }
-    }
-    let stored = if patches.is_empty() {
+    let leads = api::read(form, &body, &context.leads)?;
+    let delivery = ApiDelivery {
+        items: leads.items(),
+        body,
+        form,
+        idempotency_key: key.map(str::to_owned),
+    };
+    let outcomes = if delivery.items.is_empty() {
         Vec::new()
     } else {
         let receiver = context.receiver.clone();
-        let key = key.map(str::to_owned);
         let span = info_span!("delivery", request.id = %arrived.id);
-        detached(span, async move { receiver.deliver_patches(patches, body, key).await }).await?
+        detached(span, async move { receiver.deliver_api(delivery).await }).await?
     };
-    answer(&stored, &refused, &errors, items.single)
+    answer(&outcomes, leads)
 }
 
-/// 200 where every item is good, else 422 that also says what became of the good ones. `refused` has
-/// the reason of each item that was, in the order of the request; `stored` the outcomes of the others.
-fn answer(
-    stored: &[ItemOutcome],
-    refused: &[Option<&'static str>],
-    errors: &[ItemError],
-    single: bool,
-) -> Result<Response, HttpError> {
-    let mut good = stored.iter();
-    let outcomes: Vec<Answer> = refused
-        .iter()
-        .filter_map(|item| match item {
-            Some(reason) => Some(Answer {
-                outcome: Outcome::Rejected.name(),
-                lead_id: None,
-                reason: Some((*reason).to_owned()),
-            }),
-            None => good.next().map(Answer::from),
+/// By content type, which must be there: a browser can be made to send a request without one, or as
+/// text or form, to this machine from any page.
+fn form(arrived: &Arrived) -> Result<Form, HttpError> {
+    let detail = "send application/json or application/x-ndjson, in UTF-8";
+    let refused = || HttpError::unsupported_media_type(detail);
+    let (media_type, charset) = arrived.content_type().ok_or_else(refused)?;
+    if charset.is_some_and(|charset| !is_utf8(&charset)) {
+        return Err(refused());
+    }
+    Form::of(&media_type).ok_or_else(refused)
+}
+
+/// 200 where every item is good, else 422 that also says what became of the good ones.
+fn answer(outcomes: &[ItemOutcome], leads: Leads) -> Result<Response, HttpError> {
+    let answers = answers(outcomes);
+    let single = leads.single;
+    let good = leads.leads.iter().filter(|lead| lead.is_ok()).count();
+    let errors: Vec<ItemError> = leads
+        .leads
+        .into_iter()
+        .enumerate()
+        .filter_map(|(item, lead)| Some((item, lead.err()?)))
+        .flat_map(|(item, problems)| {
+            problems.into_iter().map(move |problem| ItemError { item, problem })
         })
         .collect();
-    let bad = refused.iter().flatten().count();
-    if bad == 0 {
-        return match outcomes.as_slice() {
+    if errors.is_empty() {
+        return match answers.as_slice() {
             [one] if single => super::json(one),
             several => super::json(&json!({ "outcomes": several })),
         };
     }
-    let detail = match stored.len() {
-        0 => "nothing was stored; `errors` names each bad field".to_owned(),
-        good => format!("{bad} refused and {good} taken; `errors` names each bad field"),
+    let detail = match (outcomes.len() - good, good) {
+        (_, 0) => "no lead was taken; `errors` names each bad field".to_owned(),
+        (bad, good) => format!("{bad} refused and {good} taken; `errors` names each bad field"),
     };
     Err(HttpError::unprocessable("invalid_leads", detail)
         .with_member("errors", serde_json::to_value(errors).map_err(HttpError::internal)?)
-        .with_member("outcomes", serde_json::to_value(outcomes).map_err(HttpError::internal)?))
+        .with_member("outcomes", serde_json::to_value(answers).map_err(HttpError::internal)?))
 }
 
 /// One thing that is wrong with one item.
@@ -143,17 +135,6 @@ struct ItemError {
     item: usize,
     #[serde(flatten)]
     problem: Problem,
-}
-
-fn patch(value: &Value, context: &Context) -> Result<LeadPatch, Vec<Problem>> {
-    sources::json::canonical(value, &context.leads).map_err(|problems| {
-        let problem = |p: sources::json::Problem| Problem {
-            field: p.field,
-            code: p.code,
-            message: p.message,
-        };
-        problems.into_iter().map(problem).collect()
-    })
 }
 
 /// The key as sent, at most 255 visible ASCII characters.
@@ -175,10 +156,12 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, HttpError> {
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
-    use uuid::Uuid;
+    use serde_json::Value;
 
     use super::*;
     use crate::http::RequestId;
+    use crate::lead::email::Folding;
+    use crate::lead::{LeadPatch, Outcome};
 
     /// Status and body.
     fn shown(answer: Result<Response, HttpError>) -> (u16, String) {
@@ -188,36 +171,41 @@ mod tests {
         (status, String::from_utf8(body.unwrap().unwrap().to_bytes().to_vec()).unwrap())
     }
 
+    fn patch() -> LeadPatch {
+        LeadPatch::new(Email::parse("a@b.example", Folding::None).unwrap(), String::new())
+    }
+
+    fn outcome(outcome: Outcome, reason: Option<&str>) -> ItemOutcome {
+        ItemOutcome { outcome, lead_id: None, reason: reason.map(str::to_owned) }
+    }
+
     #[test]
-    fn outcomes_stand_in_the_order_of_the_request() {
-        let stored = |outcome| ItemOutcome { outcome, lead_id: Some(Uuid::nil()), reason: None };
-        let stored = [stored(Outcome::Created), stored(Outcome::Updated)];
-        let problem = || Problem { field: "f".into(), code: "b", message: "m".into() };
-        let errors = [0, 2, 4].map(|item| ItemError { item, problem: problem() });
-        let refused = [Some("a"), None, Some("b"), None, Some("c")];
-        let (status, body) = shown(answer(&stored, &refused, &errors, false));
+    fn bad_items_are_named_and_good_ones_told() {
+        let bad = || Err(vec![Problem { field: "f".into(), code: "b", message: "m".into() }]);
+        let leads = Leads { leads: vec![bad(), Ok(patch()), bad()], single: false };
+        let outcomes = [
+            outcome(Outcome::Rejected, Some("b")),
+            outcome(Outcome::Created, None),
+            outcome(Outcome::Rejected, Some("b")),
+        ];
+        let (status, body) = shown(answer(&outcomes, leads));
         assert_eq!(status, 422);
         let body: Value = serde_json::from_str(&body).unwrap();
-        let words: Vec<&str> = body["outcomes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|o| o["reason"].as_str().unwrap_or(o["outcome"].as_str().unwrap()))
-            .collect();
-        assert_eq!(words, ["a", "created", "b", "updated", "c"]);
-        let error = json!({"item": 2, "field": "f", "code": "b", "message": "m"});
-        assert_eq!(body["errors"][1], error);
+        assert_eq!(body["outcomes"][1]["outcome"], "created");
+        assert_eq!(body["outcomes"][2]["reason"], "b");
+        assert_eq!(body["errors"][1], json!({"item": 2, "field": "f", "code": "b", "message": "m"}));
         assert_eq!(body["code"], "invalid_leads");
     }
 
     #[test]
     fn good_answers() {
-        let one = [ItemOutcome { outcome: Outcome::Unchanged, lead_id: None, reason: None }];
-        let bare = r#"{"outcome":"unchanged"}"#;
-        assert_eq!(shown(answer(&one, &[None], &[], true)), (200, bare.into()));
+        let one = [outcome(Outcome::Unchanged, None)];
+        let leads = |single| Leads { leads: vec![Ok(patch())], single };
+        assert_eq!(shown(answer(&one, leads(true))), (200, r#"{"outcome":"unchanged"}"#.into()));
         let in_array = r#"{"outcomes":[{"outcome":"unchanged"}]}"#;
-        assert_eq!(shown(answer(&one, &[None], &[], false)), (200, in_array.into()));
-        assert_eq!(shown(answer(&[], &[], &[], false)), (200, r#"{"outcomes":[]}"#.into()));
+        assert_eq!(shown(answer(&one, leads(false))), (200, in_array.into()));
+        let none = Leads { leads: vec![], single: false };
+        assert_eq!(shown(answer(&[], none)), (200, r#"{"outcomes":[]}"#.into()));
     }
 
     #[test]

@@ -7,9 +7,12 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use uuid::Uuid;
 
-use super::{API_SOURCE, Delivery, ItemOutcome, ReceiveError, Receiver, delivery_id};
+use super::{
+    API_SOURCE, CONTENT_TYPE, Delivery, ItemOutcome, RETRY_AFTER, ReceiveError, Receiver, delivery_id,
+};
 use crate::lead::{Micros, Outcome};
-use crate::sources::{self, Request, Verified};
+use crate::sources::api::{self, Form};
+use crate::sources::{Request, Verified};
 use crate::store::StoreError;
 use crate::store::deliveries::{ReplayFilter, Stored};
 
@@ -94,12 +97,15 @@ impl Receiver {
         received_at: Micros,
         idempotency_key: Option<String>,
     ) -> Result<Vec<ItemOutcome>, ReceiveError> {
-        let items = sources::api::read(&request, &self.0.leads).map_err(ReceiveError::Malformed)?;
+        let form = request.header(CONTENT_TYPE).and_then(Form::of).unwrap_or(Form::Json);
+        // Only bodies that could be split are archived, so an error here is none of the body's.
+        let leads = api::read(form, &request.body, &self.0.leads)
+            .map_err(|_| ReceiveError::Unavailable(RETRY_AFTER))?;
         self.enqueue(Delivery {
             speaker: self.speaker(API_SOURCE)?,
             delivery_id: delivery_id(API_SOURCE, &[], "", &request.body),
             received_at,
-            items,
+            items: leads.items(),
             query: String::new(),
             headers: request.headers,
             body: request.body,

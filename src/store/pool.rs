@@ -164,14 +164,40 @@ impl From<PoolError> for StoreError {
     }
 }
 
+/// What the server said, without what it quotes: DETAIL holds key values, and the message of a data
+/// exception (class 22) the value itself. Both can be somebody's address, and errors are logged.
+#[derive(Debug, thiserror::Error)]
+#[error("SQLSTATE {state}: {message}{object}")]
+struct ServerError {
+    state: String,
+    message: String,
+    object: String,
+}
+
+impl ServerError {
+    fn of(error: &tokio_postgres::error::DbError) -> ServerError {
+        let state = error.code().code().to_owned();
+        let message = match state.starts_with("22") {
+            true => "a value does not fit".to_owned(),
+            false => error.message().to_owned(),
+        };
+        let named = [("table", error.table()), ("column", error.column()), ("constraint", error.constraint())];
+        let object = named.into_iter().filter_map(|(what, name)| Some(format!(", {what} {}", name?))).collect();
+        ServerError { state, message, object }
+    }
+}
+
 impl From<tokio_postgres::Error> for StoreError {
     fn from(error: tokio_postgres::Error) -> StoreError {
-        match error.code() {
-            Some(state) => match sort(state.code()) {
-                Kind::Unavailable => StoreError::Unavailable(Box::new(error)),
-                Kind::Retry => StoreError::Retry(Box::new(error)),
-                Kind::Refused => StoreError::Refused(Box::new(error)),
-            },
+        match error.as_db_error() {
+            Some(said) => {
+                let said = Box::new(ServerError::of(said));
+                match sort(&said.state) {
+                    Kind::Unavailable => StoreError::Unavailable(said),
+                    Kind::Retry => StoreError::Retry(said),
+                    Kind::Refused => StoreError::Refused(said),
+                }
+            }
             // Without a state it came from this side: the connection, or a value that does not fit the statement.
             None if lost(&error) => StoreError::Unavailable(Box::new(error)),
             None => StoreError::Refused(Box::new(error)),
