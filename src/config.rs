@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
 
+mod environment;
 mod load;
 mod read;
 mod tree;

@@ -253,7 +253,8 @@ fn every_source_kind_has_fixtures() {
     let fixtures = files("tests/fixtures/sources");
     let mut wrong = Vec::new();
     for (path, text) in sources().iter().filter(|(path, _)| path.starts_with("sources/")) {
-        for kind in kinds(text) {
+        // `custom` has no payload of its own: it is whatever the configuration says.
+        for kind in kinds(text).into_iter().filter(|kind| *kind != "custom") {
             if !fixtures.keys().any(|name| name.starts_with(&format!("{kind}/"))) {
                 wrong.push(format!("src/{path}.rs: nothing in tests/fixtures/sources/{kind}/"));
             }
