@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
 
+mod environment;
 mod load;
 mod read;
 mod tree;
@@ -206,7 +207,7 @@ pub struct Source {
     /// Opt-ins of this source carry proof (double opt-in).
     #[serde(default)]
     pub double_opt_in: bool,
-    /// `custom` only: JSONPath of the parts that are one lead each ("$.leads[*]"); absent: the whole body.
+    /// `custom` only: JSONPath of the parts that are one lead each (`$.leads[*]`); absent: the whole body.
     pub split: Option<String>,
     /// Adds to or overrides the kind's mapping: target name to JSONPaths, first non-blank wins.
     #[serde(default, deserialize_with = "values::dotted")]

@@ -103,14 +103,23 @@ impl Value {
 struct Document<'a> {
     text: &'a str,
     name: Option<Arc<str>>,
+    /// Offsets of the first byte of every line.
+    lines: Vec<usize>,
 }
 
-impl Document<'_> {
+impl<'a> Document<'a> {
+    fn new(text: &'a str, name: Option<Arc<str>>) -> Document<'a> {
+        let after_ends = text.match_indices('\n').map(|(at, _)| at + 1);
+        Document { text, name, lines: std::iter::once(0).chain(after_ends).collect() }
+    }
+
     fn place(&self, offset: usize) -> Place {
-        let before = self.text.get(..offset).unwrap_or(self.text);
-        let line = before.matches('\n').count() + 1;
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        let column = before[line_start..].chars().filter(|c| *c != '\u{feff}').count() + 1;
+        // The first line begins at 0, so there is always at least one.
+        let line = self.lines.partition_point(|start| *start <= offset).max(1);
+        let start = self.lines.get(line - 1).copied().unwrap_or_default();
+        let before = self.text.get(start..offset).unwrap_or_default();
+        // A byte order mark is no column to anybody who looks at the file.
+        let column = before.chars().filter(|c| *c != '\u{feff}').count() + 1;
         match &self.name {
             Some(name) => Place::File { name: name.clone(), line, column },
             None => Place::Default(line),
@@ -146,7 +155,7 @@ impl Document<'_> {
 /// Parses TOML. The name is the file's; without one the text is the built-in defaults. Errors are
 /// places and sentences that quote nothing of the document, where secrets may stand.
 pub(super) fn parse(text: &str, name: Option<Arc<str>>) -> Result<Node, Vec<(Place, String)>> {
-    let document = Document { text, name };
+    let document = Document::new(text, name);
     let (table, errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
         let place = document.place(0);

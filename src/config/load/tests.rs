@@ -416,3 +416,21 @@ fn later_problems_find_their_line() {
     assert_eq!(at("source[0].secret"), "leadsync.toml:1:1: x");
     assert_eq!(at("nowhere"), "configuration: x");
 }
+
+proptest::proptest! {
+    /// Whatever is done to a file, it is loaded or refused with sentences.
+    #[test]
+    fn no_file_makes_it_panic(
+        cuts in proptest::collection::vec((0_usize..9000, 0_usize..40, "[\\[\\]{}='\"a-z0-9.#\n -]{0,6}"), 1..6)
+    ) {
+        let mut text = uncommented();
+        for (at, length, instead) in cuts {
+            let at = text.floor_char_boundary(at);
+            let end = text.floor_char_boundary(at + length);
+            text.replace_range(at..end, &instead);
+        }
+        if let Err(error) = Config::parse(&text) {
+            proptest::prop_assert!(!error.to_string().is_empty());
+        }
+    }
+}
