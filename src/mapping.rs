@@ -156,10 +156,10 @@ enum Path {
 
 impl Mapping {
     /// Compiles a kind's rules and those of the configuration, which replace all rules of the same target.
-    pub fn compile(rules: &[Rule], written: &[Written]) -> Result<Mapping, MappingError> {
+    pub fn compile(rules: &[&[Rule]], written: &[Written]) -> Result<Mapping, MappingError> {
         let written = written.iter().map(compile_written).collect::<Result<Vec<_>, _>>()?;
-        let kept =
-            rules.iter().filter(|rule| written.iter().all(|line| line.target != rule.target));
+        let rules = rules.iter().copied().flatten();
+        let kept = rules.filter(|rule| written.iter().all(|line| line.target != rule.target));
         let mut lines = kept
             .map(|rule| {
                 let name = rule.target.name();

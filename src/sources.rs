@@ -4,11 +4,97 @@
 //! under `tests/fixtures/sources/`.
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use crate::lead::LeadPatch;
+use crate::mapping::{Document, MappingError, Rule};
+use crate::secret::Secret;
+
+pub mod api;
+mod calendly;
+mod configured;
+mod custom;
+mod decode;
+mod elementor;
+mod jotform;
+pub mod json;
+mod labels;
+mod shopify;
+mod signature;
+mod standard_webhooks;
+mod typeform;
+
+pub use configured::{ConfiguredSource, folding};
+pub use decode::DecodeError;
+pub use signature::{AuthError, Scheme};
+
+/// Every kind; configuration, documentation and tests walk this list.
+pub const SOURCES: &[&Source] = &[
+    &calendly::SOURCE,
+    &custom::SOURCE,
+    &elementor::SOURCE,
+    &jotform::SOURCE,
+    &json::SOURCE,
+    &shopify::SOURCE,
+    &standard_webhooks::SOURCE,
+    &typeform::SOURCE,
+];
+
+/// A kind of lead source: data first, and a small function for what a table cannot say.
+pub struct Source {
+    /// `kind` in configuration.
+    pub kind: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    /// How its deliveries prove who sent them.
+    pub auth: Auth,
+    /// How one body becomes parts of one lead each.
+    pub split: Split,
+    /// Its mapping, in order of precedence; `[source.fields]` replaces a target's rules.
+    pub rules: &'static [&'static [Rule]],
+    /// Headers worth keeping with a delivery beside `content-type` and those the rules read. Never secrets.
+    pub headers: &'static [&'static str],
+    /// Adds to a part what paths cannot reach, under `@found` (titles joined, labels recognised).
+    pub prepare: Option<fn(&mut Value)>,
+    /// A stable word where a part is not about a lead ("event_type", "test").
+    pub ignore: Option<fn(&Document<'_>) -> Option<&'static str>>,
+    /// The answer to a GET with that query, where the sender checks the address like that.
+    pub handshake: Option<fn(query: &str, secrets: &[Secret]) -> Option<Handshake>>,
+}
+
+/// How deliveries of a kind prove who sent them.
+#[derive(Clone, Copy, Debug)]
+pub enum Auth {
+    /// The sender signs; `secret` in configuration.
+    Signed(Scheme),
+    /// The sender cannot sign: `url_token`, `header` or `basic`.
+    Unsigned,
+    /// `signature` in configuration says how.
+    Written,
+}
+
+/// How one body becomes parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// The body is one lead.
+    Whole,
+    /// A list is a batch, anything else one lead.
+    List,
+}
+
+/// Answer to a GET with which a sender checks the address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handshake {
+    /// HTTP status.
+    pub status: u16,
+    /// `content-type`.
+    pub content_type: &'static str,
+    /// The whole body.
+    pub body: String,
+}
 
 /// A request as it arrived: nothing about it has been believed yet.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Request {
     /// `POST` for deliveries.
     pub method: String,
@@ -20,12 +106,36 @@ pub struct Request {
     pub body: Bytes,
 }
 
+impl Request {
+    /// The value of a header that came exactly once. Which of two a proxy in front believed cannot
+    /// be known, so two are none.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+        match (values.next(), values.next()) {
+            (Some((_, value)), None) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// Neither credentials nor personal data.
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("headers", &names)
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
 /// What became of one lead of a delivery while reading it.
 #[derive(Clone, Debug)]
 pub enum Item {
     /// A lead to merge.
     Lead(Box<LeadPatch>),
-    /// Not about a lead; the reason is a stable `snake_case` word ("test_lead", "event_type").
+    /// Not about a lead; the reason is a stable `snake_case` word ("test", "event_type").
     Ignored(String),
     /// Cannot become a lead; stable `snake_case` reason ("no_email", "invalid_email") and a detail for people without personal data.
     Rejected {
@@ -40,67 +150,83 @@ pub enum Item {
 #[derive(Clone, Debug)]
 pub struct Verified(Request);
 
-/// A source of the configuration, compiled and ready.
-pub struct ConfiguredSource {
-    /// Its name in the route.
+impl Verified {
+    /// A delivery from our own archive, which was verified when it arrived: a signature with a time
+    /// in it would not be accepted a second time.
+    pub fn stored(request: Request) -> Verified {
+        Verified(request)
+    }
+
+    /// The request.
+    pub fn request(&self) -> &Request {
+        &self.0
+    }
+}
+
+/// Why a `[[source]]` cannot be used; says what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("source \"{name}\": {kind}")]
+pub struct SourceError {
+    /// `name` of the source.
     pub name: String,
+    /// What is wrong.
+    #[source]
+    pub kind: SourceErrorKind,
 }
 
-impl ConfiguredSource {
-    /// Checks who sent it.
-    pub fn verify(&self, _request: Request, _now_epoch_s: i64) -> Result<Verified, AuthError> {
-        Err(AuthError)
-    }
-
-    /// The answer to a GET challenge, where the kind has one.
-    pub fn handshake(&self, _query: &str) -> Option<Handshake> {
-        None
-    }
+/// What is wrong with a `[[source]]`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceErrorKind {
+    /// No such kind.
+    #[error("unknown kind \"{kind}\"{hint}; kinds are {known}")]
+    UnknownKind {
+        /// As written.
+        kind: String,
+        /// The nearest, as a sentence.
+        hint: String,
+        /// All of them.
+        known: String,
+    },
+    /// Anybody could deliver.
+    #[error("nothing would tell its deliveries from anybody else's; set {0}")]
+    NoAuthentication(&'static str),
+    /// A key that this kind has no use for.
+    #[error("`{key}` is not for kind \"{kind}\"; {hint}")]
+    NotForKind {
+        /// The key.
+        key: &'static str,
+        /// The kind.
+        kind: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// `signature` without `secret`, or the reverse.
+    #[error("`{given}` is set but `{missing}` is not; a signature needs both")]
+    HalfASignature {
+        /// Key that is there.
+        given: &'static str,
+        /// Key that is not.
+        missing: &'static str,
+    },
+    /// A secret that is not what the scheme needs.
+    #[error("`secret` is not a Standard Webhooks secret: base64 after an optional \"whsec_\"")]
+    BadSecret,
+    /// A region nobody has.
+    #[error("`default_region` \"{0}\" is not a region; write two letters, like \"BR\"")]
+    BadRegion(String),
+    /// Over 100.
+    #[error("`trust` is {0}; it goes from 0 to 100")]
+    BadTrust(u8),
+    /// A path or a name in `[source.fields]` or `split`.
+    #[error("{0}")]
+    Mapping(#[source] MappingError),
+    /// The header's value would be archived with every delivery.
+    #[error("`fields` reads the header \"{0}\", which carries a credential")]
+    CredentialHeader(String),
+    /// A custom source that never finds a key.
+    #[error("`fields` has no `email`; add email = [\"$.path.to.email\"]")]
+    NoEmail,
 }
 
-/// The sender did not prove who it is.
-#[derive(Debug, thiserror::Error)]
-#[error("not signed")]
-pub struct AuthError;
-
-/// The answer to a GET challenge.
-pub struct Handshake {
-    /// HTTP status.
-    pub status: u16,
-    /// Media type of the body.
-    pub content_type: &'static str,
-    /// What to answer.
-    pub body: String,
-}
-
-/// The canonical lead.
-pub mod json {
-    use serde_json::Value;
-
-    use crate::config;
-    use crate::lead::{Email, LeadPatch};
-
-    /// What is wrong with one member.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Problem {
-        /// The member.
-        pub field: String,
-        /// Stable word.
-        pub code: &'static str,
-        /// For people.
-        pub message: String,
-    }
-
-    /// Reads one canonical lead, strictly.
-    pub fn canonical(value: &Value, _rules: &config::Leads) -> Result<LeadPatch, Vec<Problem>> {
-        let email = value.get("email").and_then(Value::as_str).unwrap_or_default();
-        match Email::parse(email) {
-            Ok(key) => Ok(LeadPatch::new(key, email.to_owned())),
-            Err(error) => Err(vec![Problem {
-                field: "email".into(),
-                code: "invalid_email",
-                message: error.to_string(),
-            }]),
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -94,7 +94,7 @@ impl HttpError {
     }
 
     /// 415 for a content type or charset.
-    pub fn unsupported_media_type(detail: &'static str) -> HttpError {
+    pub fn unsupported_media_type(detail: impl Into<Cow<'static, str>>) -> HttpError {
         HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
     }
 

@@ -69,10 +69,7 @@ async fn deliver(
     let outcomes = detached(span, async move { receiver.deliver(source, verified).await }).await?;
     match outcomes.as_slice() {
         [one] => super::json(&Answer::from(one)),
-        several => {
-            let several: Vec<Answer> = several.iter().map(Answer::from).collect();
-            super::json(&json!({ "outcomes": several }))
-        }
+        several => super::json(&json!({ "outcomes": answers(several) })),
     }
 }
 
@@ -114,6 +111,10 @@ impl From<&ItemOutcome> for Answer {
     fn from(item: &ItemOutcome) -> Answer {
         Answer { outcome: item.outcome.name(), lead_id: item.lead_id, reason: item.reason.clone() }
     }
+}
+
+pub(super) fn answers(items: &[ItemOutcome]) -> Vec<Answer> {
+    items.iter().map(Answer::from).collect()
 }
 
 /// Names in lower case (hyper keeps them so), values as text, in order.

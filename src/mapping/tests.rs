@@ -63,7 +63,7 @@ fn mistakes_are_refused_with_the_nearest_name() {
 #[test]
 fn first_non_blank_wins() {
     let mapping = Mapping::compile(
-        &[rule(Target::Field(Field::Company), &["$.never"])],
+        &[&[rule(Target::Field(Field::Company), &["$.never"])]],
         &[
             written("email", &["$.email"], None),
             written(

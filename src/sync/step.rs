@@ -88,6 +88,14 @@ struct Prepared {
     hash: Vec<u8>,
 }
 
+/// What a failed call means for every one of its records.
+enum Each {
+    Released,
+    Parked(LastError),
+    Retry(LastError),
+    Unknown(LastError),
+}
+
 fn prepare(claimed: Claimed, destination: &Configured) -> Prepared {
     let properties = payload::properties(&claimed.lead, &destination.fields);
     let hash = payload::hash(&claimed.lead, &destination.fields, &properties);
@@ -250,39 +258,39 @@ impl Syncer {
         failures: u32,
     ) -> Result<Vec<(Claimed, PushResult)>, StoreError> {
         let circuit = || {
-            backoff::delay(failures.saturating_add(1), self.settings.backoff_base, CIRCUIT_MAX, rand::random())
+            backoff::delay(
+                failures.saturating_add(1),
+                self.settings.backoff_base,
+                CIRCUIT_MAX,
+                rand::random(),
+            )
         };
         let name = destination.name.as_str();
         let shown = error.to_string();
-        let (pause, result): (_, Box<dyn Fn(&Prepared) -> PushResult>) = match error {
+        let last = |kind, message: &str| LastError { kind, code: None, message: message.to_owned() };
+        // Nothing is written, counted or blamed on the records, unless the kind of failure says so.
+        let mut each = Each::Released;
+        let pause = match error {
             CallError::Refused { code, field, message } => {
-                let error = record_error(code, field, message);
-                (None, Box::new(move |_| PushResult::Parked(error.clone())))
+                each = Each::Parked(record_error(code, field, message));
+                None
             }
             CallError::Credentials { code, message } => {
-                (Some(("credentials", Some(code), message, MENDING_PAUSE)), Box::new(|_| PushResult::Released))
+                Some(("credentials", Some(code), message, MENDING_PAUSE))
             }
             CallError::Misconfigured { code, message } => {
-                (Some(("misconfigured", Some(code), message, MENDING_PAUSE)), Box::new(|_| PushResult::Released))
+                Some(("misconfigured", Some(code), message, MENDING_PAUSE))
             }
             CallError::SlowDown { after, message } => {
-                let length = after.unwrap_or(SLOW_DOWN_PAUSE);
-                (Some(("slow_down", None, message, length)), Box::new(|_| PushResult::Released))
+                Some(("slow_down", None, message, after.unwrap_or(SLOW_DOWN_PAUSE)))
             }
             CallError::Unreachable { message } => {
-                let error = LastError { kind: "unavailable", code: None, message: message.clone() };
-                let retry = move |p: &Prepared| {
-                    PushResult::Retry(error.clone(), self.backoff(p.claimed.attempts))
-                };
-                (Some(("unavailable", None, message, circuit())), Box::new(retry))
+                each = Each::Retry(last("unavailable", &message));
+                Some(("unavailable", None, message, circuit()))
             }
             CallError::Unknown { after, message } => {
-                let error = LastError { kind: "unknown", code: None, message: message.clone() };
-                let length = circuit().max(after.unwrap_or(Duration::ZERO));
-                let unknown = move |p: &Prepared| {
-                    PushResult::Unknown(error.clone(), self.backoff(p.claimed.attempts))
-                };
-                (Some(("unavailable", None, message, length)), Box::new(unknown))
+                each = Each::Unknown(last("unknown", &message));
+                Some(("unavailable", None, message, circuit().max(after.unwrap_or(Duration::ZERO))))
             }
         };
         if let Some((kind, code, message, length)) = pause {
@@ -294,6 +302,15 @@ impl Syncer {
             }
             self.store.pause(name, &Pause { kind, code, message, length }).await?;
         }
+        let result = |prepared: &Prepared| {
+            let delay = self.backoff(prepared.claimed.attempts);
+            match &each {
+                Each::Released => PushResult::Released,
+                Each::Parked(error) => PushResult::Parked(error.clone()),
+                Each::Retry(error) => PushResult::Retry(error.clone(), delay),
+                Each::Unknown(error) => PushResult::Unknown(error.clone(), delay),
+            }
+        };
         Ok(batch.iter().map(|prepared| (prepared.claimed.clone(), result(prepared))).collect())
     }
 

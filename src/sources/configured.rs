@@ -1,0 +1,245 @@
+//! A source of the configuration, compiled: from request to items.
+
+use std::fmt;
+
+use serde_json::Value;
+use serde_json_path::JsonPath;
+
+use crate::config::{self, EmailFolding, FieldRule, Untimed};
+use crate::lead::email::Folding;
+use crate::lead::phone::Region;
+use crate::mapping::{self, Document, Mapping, Settings, Written};
+use crate::secret::Secret;
+
+use super::signature::{self, Check};
+use super::{
+    Auth, AuthError, DecodeError, Handshake, Item, Request, SOURCES, Source, SourceError,
+    SourceErrorKind, Split, Verified, decode,
+};
+
+/// Most leads that one delivery may carry; the largest known sender stops at 4000.
+const MAX_ITEMS: usize = 10_000;
+
+/// The only parameter of a hook's URL that is ours.
+const TOKEN: &str = "token";
+
+/// A source of the configuration, compiled and ready.
+pub struct ConfiguredSource {
+    /// Its name in the route.
+    pub name: String,
+    /// Its kind.
+    pub kind: &'static str,
+    /// 0 to 100; a lower-trust source fills, never overwrites a higher one.
+    pub trust: u8,
+    /// What an event without a time of its own counts with.
+    pub untimed: Untimed,
+    /// Opt-ins carry proof.
+    pub double_opt_in: bool,
+    source: &'static Source,
+    checks: Vec<Check>,
+    secrets: Vec<Secret>,
+    split: Option<JsonPath>,
+    mapping: Mapping,
+    folding: Folding,
+    region: Option<Region>,
+}
+
+impl ConfiguredSource {
+    /// Compiles one `[[source]]`; everything that can be wrong with it is found here, at start.
+    pub fn compile(
+        source: &config::Source,
+        leads: &config::Leads,
+    ) -> Result<ConfiguredSource, SourceError> {
+        Self::build(source, leads).map_err(|kind| SourceError { name: source.name.clone(), kind })
+    }
+
+    fn build(
+        source: &config::Source,
+        leads: &config::Leads,
+    ) -> Result<ConfiguredSource, SourceErrorKind> {
+        let kind = find(&source.kind)?;
+        if source.trust > 100 {
+            return Err(SourceErrorKind::BadTrust(source.trust));
+        }
+        let written: Vec<Written> =
+            source.fields.iter().map(|(target, rule)| written(target, rule)).collect();
+        if matches!(kind.auth, Auth::Written) && !source.fields.contains_key("email") {
+            return Err(SourceErrorKind::NoEmail);
+        }
+        let mapping = Mapping::compile(kind.rules, &written).map_err(SourceErrorKind::Mapping)?;
+        let checks = signature::compile(source, kind)?;
+        let credential = |name: &&str| {
+            matches!(*name, "authorization" | "cookie" | "proxy-authorization")
+                || checks.iter().any(|check| check.reads_header(name))
+        };
+        if let Some(name) = mapping.headers().find(credential) {
+            return Err(SourceErrorKind::CredentialHeader(name.to_owned()));
+        }
+        Ok(ConfiguredSource {
+            name: source.name.clone(),
+            kind: kind.kind,
+            trust: source.trust,
+            untimed: source.untimed.unwrap_or_default(),
+            double_opt_in: source.double_opt_in,
+            source: kind,
+            checks,
+            secrets: source.secret.as_slice().to_vec(),
+            split: split(source, kind)?,
+            mapping,
+            folding: folding(leads.email_folding),
+            region: region(source.default_region.as_ref().or(leads.default_region.as_ref()))?,
+        })
+    }
+
+    /// Whether the request comes from who it says, over its raw bytes. Every way of proving it that
+    /// is configured must hold. `now` is in epoch seconds, for schemes that sign the time of the attempt.
+    pub fn verify(&self, request: Request, now_epoch_s: i64) -> Result<Verified, AuthError> {
+        self.checks.iter().try_for_each(|check| check.run(&request, now_epoch_s))?;
+        Ok(Verified(request))
+    }
+
+    /// The answer to a GET with that query, where the kind has a handshake.
+    pub fn handshake(&self, query: &str) -> Option<Handshake> {
+        self.source.handshake.and_then(|answer| answer(query, &self.secrets))
+    }
+
+    /// What the delivery says: at least one item. A body that can be read but holds no usable lead
+    /// is a rejected item, not an error.
+    pub fn read(&self, delivery: &Verified) -> Result<Vec<Item>, DecodeError> {
+        let request = delivery.request();
+        let body = decode::decode(request)?;
+        let parts = match (&self.split, self.source.split, body) {
+            (Some(path), _, body) => {
+                let parts: Vec<Value> = path.query(&body).all().into_iter().cloned().collect();
+                return Ok(self.items(parts, Some(&body), request));
+            }
+            (None, Split::List, Value::Array(parts)) => parts,
+            (None, _, body) => vec![body],
+        };
+        Ok(self.items(parts, None, request))
+    }
+
+    fn items(&self, parts: Vec<Value>, body: Option<&Value>, request: &Request) -> Vec<Item> {
+        let rejected =
+            |reason: &str, detail: String| Item::Rejected { reason: reason.to_owned(), detail };
+        match parts.len() {
+            0 => vec![rejected("no_leads", "the delivery holds no lead".to_owned())],
+            n if n > MAX_ITEMS => {
+                vec![rejected(
+                    "too_many_leads",
+                    format!("{n} leads in one delivery; at most {MAX_ITEMS}"),
+                )]
+            }
+            _ => parts.into_iter().map(|part| self.item(part, body, request)).collect(),
+        }
+    }
+
+    fn item(&self, mut part: Value, body: Option<&Value>, request: &Request) -> Item {
+        if let Some(prepare) = self.source.prepare {
+            prepare(&mut part);
+        }
+        let document =
+            Document { part: &part, body: body.unwrap_or(&part), headers: &request.headers };
+        if let Some(reason) = self.source.ignore.and_then(|ignore| ignore(&document)) {
+            return Item::Ignored(reason.to_owned());
+        }
+        let settings = Settings {
+            folding: self.folding,
+            region: self.region,
+            double_opt_in: self.double_opt_in,
+            source: Some(&self.name),
+        };
+        match self.mapping.apply(&document, &settings).lead {
+            Ok(patch) => Item::Lead(Box::new(patch)),
+            Err(none) => {
+                Item::Rejected { reason: none.reason().to_owned(), detail: none.to_string() }
+            }
+        }
+    }
+
+    /// Headers, in lower case, that a replay of a delivery needs. Never credentials.
+    pub fn kept_headers(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = vec!["content-type"];
+        names.extend(self.source.headers);
+        names.extend(self.mapping.headers());
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// The query of a delivery without its token, for the archive.
+    pub fn delivery_query(&self, query: &str) -> String {
+        let is_token =
+            |pair: &&str| form_urlencoded::parse(pair.as_bytes()).any(|(name, _)| name == TOKEN);
+        query.split('&').filter(|pair| !is_token(pair)).collect::<Vec<_>>().join("&")
+    }
+}
+
+/// Nothing of its secrets.
+impl fmt::Debug for ConfiguredSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfiguredSource")
+            .field("name", &self.name)
+            .field("kind", &self.kind)
+            .field("trust", &self.trust)
+            .field("untimed", &self.untimed)
+            .finish_non_exhaustive()
+    }
+}
+
+fn find(kind: &str) -> Result<&'static Source, SourceErrorKind> {
+    SOURCES.iter().copied().find(|source| source.kind == kind).ok_or_else(|| {
+        let kinds: Vec<&str> = SOURCES.iter().map(|source| source.kind).collect();
+        let nearest = mapping::nearest_name(kind, kinds.iter().copied());
+        SourceErrorKind::UnknownKind {
+            kind: kind.to_owned(),
+            hint: nearest.map(|near| format!(", did you mean \"{near}\"?")).unwrap_or_default(),
+            known: kinds.join(", "),
+        }
+    })
+}
+
+fn split(
+    source: &config::Source,
+    kind: &'static Source,
+) -> Result<Option<JsonPath>, SourceErrorKind> {
+    match &source.split {
+        None => Ok(None),
+        Some(_) if !matches!(kind.auth, Auth::Written) => Err(SourceErrorKind::NotForKind {
+            key: "split",
+            kind: kind.kind,
+            hint: "remove it: the kind knows how its deliveries are cut",
+        }),
+        Some(path) => {
+            mapping::compile_json_path("split", path).map(Some).map_err(SourceErrorKind::Mapping)
+        }
+    }
+}
+
+fn written(target: &str, rule: &FieldRule) -> Written {
+    let target = target.to_owned();
+    match rule {
+        FieldRule::One(path) => Written { target, from: vec![path.clone()], ..Written::default() },
+        FieldRule::Many(paths) => Written { target, from: paths.clone(), ..Written::default() },
+        FieldRule::Full(full) => Written {
+            target,
+            from: full.from.as_slice().to_vec(),
+            via: full.via.clone(),
+            value: full.value.clone(),
+        },
+    }
+}
+
+/// The configuration's word for how addresses fold.
+pub fn folding(folding: EmailFolding) -> Folding {
+    match folding {
+        EmailFolding::None => Folding::None,
+        EmailFolding::Plus => Folding::Plus,
+        EmailFolding::Gmail => Folding::Gmail,
+    }
+}
+
+fn region(code: Option<&String>) -> Result<Option<Region>, SourceErrorKind> {
+    code.map(|code| Region::parse(code).ok_or_else(|| SourceErrorKind::BadRegion(code.clone())))
+        .transpose()
+}

@@ -1,0 +1,461 @@
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::*;
+use crate::config;
+use crate::lead::{Change, Field};
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::json;
+
+fn leads() -> config::Leads {
+    config::Leads {
+        default_region: None,
+        email_folding: config::EmailFolding::None,
+        future_tolerance: Duration::from_secs(300),
+    }
+}
+
+fn written(source: Value) -> config::Source {
+    serde_json::from_value(source).unwrap()
+}
+
+fn compile(source: Value) -> ConfiguredSource {
+    ConfiguredSource::compile(&written(source), &leads()).unwrap()
+}
+
+fn refusal(source: Value) -> String {
+    ConfiguredSource::compile(&written(source), &leads()).unwrap_err().to_string()
+}
+
+fn request(query: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Request {
+    let headers = headers.iter().map(|(name, value)| (name.to_lowercase(), value.to_string()));
+    Request {
+        method: "POST".into(),
+        query: query.into(),
+        headers: headers.collect(),
+        body: body.into(),
+    }
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sources")
+}
+
+/// A payload as it arrived, and the leads it must give.
+#[derive(Deserialize)]
+struct Case {
+    source: Value,
+    query: String,
+    now: i64,
+    expect: Vec<Expected>,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    email: String,
+    first_name: Option<String>,
+    last_name: Option<String>,
+    full_name: Option<String>,
+    phone: Option<String>,
+    company: Option<String>,
+    job_title: Option<String>,
+    consent: Option<bool>,
+    utm: BTreeMap<String, String>,
+    event_id: Option<String>,
+    event_type: Option<String>,
+    event_time_utc: Option<jiff::Timestamp>,
+}
+
+fn seen(item: &Item) -> Expected {
+    let Item::Lead(patch) = item else { panic!("{item:?}") };
+    let field = |field| patch.fields.get(&field).and_then(Change::value).map(str::to_owned);
+    let touch = &patch.touch;
+    let utm = [
+        ("utm_source", &touch.utm_source),
+        ("utm_medium", &touch.utm_medium),
+        ("utm_campaign", &touch.utm_campaign),
+        ("utm_term", &touch.utm_term),
+        ("utm_content", &touch.utm_content),
+    ];
+    Expected {
+        email: patch.email.to_string(),
+        first_name: field(Field::FirstName),
+        last_name: field(Field::LastName),
+        full_name: field(Field::FullName),
+        phone: field(Field::Phone),
+        company: field(Field::Company),
+        job_title: field(Field::JobTitle),
+        consent: patch.consent.map(|consent| consent.granted),
+        utm: utm.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v.clone()?))).collect(),
+        event_id: patch.event_id.clone(),
+        event_type: patch.event_type.clone(),
+        event_time_utc: patch.occurred_at.map(|t| jiff::Timestamp::from_microsecond(t).unwrap()),
+    }
+}
+
+/// The cases of a kind: name, what is expected, the request.
+fn cases(kind: &str) -> Vec<(String, Case, Request)> {
+    let folder = fixtures().join(kind);
+    let Ok(files) = std::fs::read_dir(&folder) else { return Vec::new() };
+    let mut cases = Vec::new();
+    for file in files {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let Some(name) = name.strip_suffix(".lead.json") else { continue };
+        let case: Case = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let read = |ext: &str| std::fs::read(folder.join(format!("{name}.{ext}")));
+        let headers = String::from_utf8(read("headers").unwrap()).unwrap();
+        let headers: Vec<_> = headers.lines().filter_map(|line| line.split_once(": ")).collect();
+        let body = read("json").or_else(|_| read("body")).unwrap();
+        let request = request(&case.query, &headers, body);
+        cases.push((name.to_owned(), case, request));
+    }
+    cases
+}
+
+#[test]
+fn every_kind_reads_its_fixtures() {
+    for source in SOURCES {
+        let cases = cases(source.kind);
+        assert!(
+            !cases.is_empty(),
+            "kind {} has no payload: put NAME.json (or NAME.body), NAME.headers and NAME.lead.json into tests/fixtures/sources/{}/",
+            source.kind,
+            source.kind
+        );
+        for (name, case, request) in cases {
+            let configured = compile(case.source);
+            let verified =
+                configured.verify(request, case.now).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let items = configured.read(&verified).unwrap();
+            let leads: Vec<_> = items.iter().map(seen).collect();
+            assert_eq!(leads, case.expect, "{name}");
+            for item in &items {
+                let Item::Lead(patch) = item else { continue };
+                assert!(patch.field_errors.is_empty(), "{name}: {:?}", patch.field_errors);
+                assert!(patch.touch.source.is_some());
+            }
+        }
+    }
+}
+
+/// What the archive keeps is enough to read a delivery again.
+#[test]
+fn a_stored_delivery_reads_the_same() {
+    for (name, case, mut request) in SOURCES.iter().flat_map(|source| cases(source.kind)) {
+        let source = compile(case.source);
+        let kept = source.kept_headers();
+        request.headers.retain(|(name, _)| kept.contains(&name.as_str()));
+        request.query = source.delivery_query(&request.query);
+        assert!(
+            !format!("{request:?}{source:?}").contains("example"),
+            "{name}: Debug shows what it must not"
+        );
+        assert!(
+            source.verify(request.clone(), case.now).is_err(),
+            "{name}: credentials were archived"
+        );
+        let leads: Vec<_> =
+            source.read(&Verified::stored(request)).unwrap().iter().map(seen).collect();
+        assert_eq!(leads, case.expect, "{name}");
+    }
+}
+
+#[derive(Deserialize)]
+struct Vector {
+    id: String,
+    source: Value,
+    #[serde(default)]
+    query: String,
+    #[serde(default)]
+    now: i64,
+    headers: BTreeMap<String, String>,
+    body: String,
+    valid: bool,
+}
+
+#[test]
+fn every_vector_gets_its_verdict() {
+    let vectors: Vec<Vector> =
+        serde_json::from_slice(&std::fs::read(fixtures().join("vectors.json")).unwrap()).unwrap();
+    assert!(vectors.len() > 50);
+    for vector in vectors {
+        let headers: Vec<_> =
+            vector.headers.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let request = request(&vector.query, &headers, vector.body.clone());
+        let verdict = compile(vector.source).verify(request, vector.now);
+        assert_eq!(verdict.is_ok(), vector.valid, "{}: {verdict:?}", vector.id);
+    }
+}
+
+#[test]
+fn standard_webhooks_agrees_with_the_crate_of_that_name() {
+    let secret = "whsec_c3RhbmRhcmQtd2ViaG9va3MtZXhtcGwh";
+    let source = compile(json!({"name": "s", "kind": "standard-webhooks", "secret": secret}));
+    let theirs = standardwebhooks::Webhook::new(secret).unwrap();
+    for prefix in ["webhook", "svix"] {
+        let signature = theirs.sign("msg_1", 1000, "é{}".as_bytes()).unwrap();
+        let names = ["id", "timestamp", "signature"].map(|name| format!("{prefix}-{name}"));
+        let headers = [(&*names[0], "msg_1"), (&*names[1], "1000"), (&*names[2], &*signature)];
+        assert!(source.verify(request("", &headers, "é{}"), 1000).is_ok());
+        let bad = source.verify(request("", &headers, "é{} "), 1000);
+        assert_eq!(bad.unwrap_err(), AuthError::Mismatch);
+        let late = source.verify(request("", &headers, "é{}"), 1301);
+        assert_eq!(late.unwrap_err(), AuthError::Stale);
+    }
+}
+
+#[test]
+fn signatures_are_read_strictly() {
+    let calendly = compile(
+        json!({"name": "s", "kind": "calendly", "secret": ["new", "calendly-signing-key-example"]}),
+    );
+    let tag = "a887663e90b483f37421acd0735b67fc697fc263f7331329a21837dea25bfac8";
+    let body = "{\"event\":\"invitee.created\"}";
+    let verdict = |value: &str, now| {
+        calendly
+            .verify(request("", &[("Calendly-Webhook-Signature", value)], body), now)
+            .map(|_| ())
+    };
+    let now = 1_772_720_531;
+    assert_eq!(
+        verdict(&format!("t={now},v1={tag}"), now),
+        Ok(()),
+        "the old secret during a rotation"
+    );
+    assert_eq!(
+        verdict(&format!("t={now},v1={},v1={tag}", "0".repeat(64)), now),
+        Ok(()),
+        "any of several"
+    );
+    assert_eq!(
+        verdict(&format!("t={now},v1={}", tag.to_uppercase()), now),
+        Err(AuthError::Malformed)
+    );
+    assert_eq!(verdict(&format!("t={now}, v1={tag}"), now), Err(AuthError::Malformed));
+    assert_eq!(verdict(&format!("t=+{now},v1={tag}"), now), Err(AuthError::Malformed));
+    assert_eq!(verdict(&format!("t={now}000,v1={tag}"), now), Err(AuthError::Stale));
+    assert_eq!(verdict(&format!("t={now},v1={tag}"), now - 181), Err(AuthError::Stale));
+    assert_eq!(verdict(&format!("t={now},t={now},v1={tag}"), now), Err(AuthError::Malformed));
+    let flood = format!("t={now},{}v1={tag}", "v1=00,".repeat(10));
+    assert!(verdict(&flood, now).is_err(), "only so many are looked at");
+
+    let twice = [("X-Key", "k"), ("x-key", "other")];
+    let source =
+        compile(json!({"name": "s", "kind": "json", "header": {"name": "X-Key", "value": "k"}}));
+    assert_eq!(source.verify(request("", &twice, "{}"), 0).unwrap_err(), AuthError::Missing);
+    assert!(source.verify(request("", &twice[..1], "{}"), 0).is_ok());
+}
+
+#[test]
+fn every_configured_proof_must_hold() {
+    let source = compile(
+        json!({"name": "s", "kind": "json", "url_token": ["a", "b"], "header": {"name": "X-Key", "value": "k"}}),
+    );
+    let verdict = |query, headers: &[(&str, &str)]| {
+        source.verify(request(query, headers, "{}"), 0).map(|_| ())
+    };
+    assert_eq!(verdict("token=b", &[("X-Key", "k")]), Ok(()));
+    assert_eq!(verdict("token=b", &[]), Err(AuthError::Missing));
+    assert_eq!(verdict("", &[("X-Key", "k")]), Err(AuthError::Missing));
+    assert_eq!(verdict("token=c", &[("X-Key", "k")]), Err(AuthError::Mismatch));
+}
+
+#[test]
+fn a_signed_time_in_a_header_of_its_own() {
+    let source = compile(
+        json!({"name": "s", "kind": "custom", "secret": "k", "fields": {"email": "$.email"},
+        "signature": {"header": "X-Sig", "timestamp_header": "X-Time", "tolerance": "60s"}}),
+    );
+    let tag = "0".repeat(64);
+    let verdict = |time: &str, tag: &str, now| {
+        source.verify(request("", &[("X-Sig", tag), ("X-Time", time)], "{}"), now).map(|_| ())
+    };
+    let right = hex::encode({
+        use hmac::{KeyInit, Mac};
+        let mut mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(b"k").unwrap();
+        mac.update(b"1000.{}");
+        mac.finalize().into_bytes()
+    });
+    assert_eq!(verdict("1000", &right, 1060), Ok(()));
+    assert_eq!(verdict("1000", &right, 1061), Err(AuthError::Stale));
+    assert_eq!(verdict("1001", &right, 1060), Err(AuthError::Mismatch));
+    assert_eq!(verdict("1000", &tag, 1000), Err(AuthError::Mismatch));
+    assert_eq!(verdict("soon", &right, 1000), Err(AuthError::Malformed));
+}
+
+#[test]
+fn mistakes_in_the_configuration_say_what_to_do() {
+    for (source, words) in [
+        (
+            json!({"name": "site", "kind": "typefrom"}),
+            "source \"site\": unknown kind \"typefrom\", did you mean \"typeform\"?; kinds are calendly, ",
+        ),
+        (json!({"name": "site", "kind": "typeform"}), "set `secret`"),
+        (json!({"name": "site", "kind": "jotform"}), "set `url_token`"),
+        (
+            json!({"name": "site", "kind": "jotform", "secret": "x"}),
+            "`secret` is not for kind \"jotform\"; its senders do not sign: use `url_token`",
+        ),
+        (
+            json!({"name": "site", "kind": "custom", "secret": "x", "fields": {"email": "$.e"}}),
+            "`secret` is set but `signature` is not",
+        ),
+        (
+            json!({"name": "site", "kind": "custom", "signature": {"header": "x"}, "fields": {"email": "$.e"}}),
+            "`signature` is set but `secret` is not",
+        ),
+        (json!({"name": "site", "kind": "custom", "url_token": "x"}), "`fields` has no `email`"),
+        (
+            json!({"name": "site", "kind": "json", "url_token": "x", "signature": {"header": "x"}}),
+            "`signature` is not for kind \"json\"",
+        ),
+        (
+            json!({"name": "site", "kind": "json", "url_token": "x", "split": "$[*]"}),
+            "`split` is not for kind \"json\"",
+        ),
+        (
+            json!({"name": "site", "kind": "custom", "url_token": "x", "split": "leads", "fields": {"email": "$.e"}}),
+            "\"leads\" is not a JSONPath",
+        ),
+        (
+            json!({"name": "site", "kind": "json", "url_token": "x", "fields": {"comapny": "$.e"}}),
+            "did you mean \"company\"?",
+        ),
+        (
+            json!({"name": "site", "kind": "json", "url_token": "x", "default_region": "Brasil"}),
+            "write two letters",
+        ),
+        (json!({"name": "site", "kind": "json", "url_token": "x", "trust": 101}), "`trust` is 101"),
+        (json!({"name": "site", "kind": "standard-webhooks", "secret": "whsec_%%"}), "base64"),
+        (
+            json!({"name": "site", "kind": "json", "header": {"name": "X-Key", "value": "k"}, "fields": {"event_id": "$['@headers']['x-key']"}}),
+            "carries a credential",
+        ),
+    ] {
+        let refusal = refusal(source);
+        assert!(refusal.contains(words), "{refusal}");
+    }
+}
+
+fn outcomes(source: Value, headers: &[(&str, &str)], body: &str) -> Vec<String> {
+    let source = compile(source);
+    let items = source.read(&Verified::stored(request("", headers, body.to_owned()))).unwrap();
+    let word = |item| match item {
+        Item::Lead(patch) => format!("lead {}", patch.email),
+        Item::Ignored(reason) => format!("ignored {reason}"),
+        Item::Rejected { reason, .. } => format!("rejected {reason}"),
+    };
+    items.into_iter().map(word).collect()
+}
+
+#[test]
+fn what_is_not_about_a_lead() {
+    let calendly = json!({"name": "s", "kind": "calendly", "secret": "x"});
+    let body =
+        r#"{"event":"invitee.canceled","payload":{"email":"a@example.com","rescheduled":true}}"#;
+    assert_eq!(outcomes(calendly, &[], body), ["ignored event_type"]);
+    let shopify = json!({"name": "s", "kind": "shopify", "secret": "x"});
+    let body = r#"{"email":"a@example.com"}"#;
+    assert_eq!(outcomes(shopify.clone(), &[("X-Shopify-Test", "true")], body), ["ignored test"]);
+    assert_eq!(
+        outcomes(shopify.clone(), &[("X-Shopify-Topic", "orders/create")], body),
+        ["ignored event_type"]
+    );
+    assert_eq!(
+        outcomes(shopify, &[("X-Shopify-Topic", "customers/update")], body),
+        ["lead a@example.com"]
+    );
+    let typeform = json!({"name": "s", "kind": "typeform", "secret": "x"});
+    assert_eq!(
+        outcomes(typeform, &[], r#"{"event_type":"form_abandoned"}"#),
+        ["ignored event_type"]
+    );
+}
+
+#[test]
+fn unusable_bodies_are_rejected_items() {
+    for source in SOURCES {
+        let fields = if source.kind == "custom" { json!({"email": "$.email"}) } else { json!({}) };
+        let mut written =
+            json!({"name": "s", "kind": source.kind, "fields": fields, "url_token": "x"});
+        if matches!(source.auth, Auth::Signed(_)) {
+            written["secret"] = json!("c2VjcmV0");
+        }
+        for body in [
+            "null",
+            "1",
+            "\"x\"",
+            "{}",
+            "{\"data\":5,\"payload\":[1],\"form_response\":\"x\",\"rawRequest\":\"{\",\"fields\":[1]}",
+        ] {
+            assert_eq!(
+                outcomes(written.clone(), &[], body),
+                ["rejected no_email"],
+                "{} {body}",
+                source.kind
+            );
+        }
+    }
+    let list = json!({"name": "s", "kind": "json", "url_token": "x"});
+    assert_eq!(outcomes(list.clone(), &[], "[]"), ["rejected no_leads"]);
+    assert_eq!(
+        outcomes(list.clone(), &[], r#"[{"email":"a@example.com"},5,{"email":"b"},{"e":1}]"#),
+        ["lead a@example.com", "rejected no_email", "rejected invalid_email", "rejected no_email"]
+    );
+    let many = format!("[{}0]", "0,".repeat(10_000));
+    assert_eq!(outcomes(list, &[], &many), ["rejected too_many_leads"]);
+    let split = json!({"name": "s", "kind": "custom", "url_token": "x", "split": "$.leads[*]",
+        "fields": {"email": "$.email", "event_type": "$['@body'].type"}});
+    assert_eq!(
+        outcomes(split.clone(), &[], r#"{"type":"t","leads":[{"email":"a@example.com"}]}"#),
+        ["lead a@example.com"]
+    );
+    assert_eq!(outcomes(split, &[], "{}"), ["rejected no_leads"]);
+}
+
+#[test]
+fn only_the_token_leaves_the_query() {
+    let source = compile(json!({"name": "s", "kind": "json", "url_token": "x"}));
+    assert_eq!(source.delivery_query("a=1&token=x&b=%20&%74oken=y"), "a=1&b=%20");
+    assert_eq!(source.delivery_query(""), "");
+}
+
+#[test]
+fn blanks_and_consent_words_of_real_forms() {
+    let source = compile(json!({"name": "s", "kind": "elementor", "url_token": "x"}));
+    let read = |body: &str| {
+        let form = [("content-type", "application/x-www-form-urlencoded")];
+        let items = source.read(&Verified::stored(request("", &form, body.to_owned()))).unwrap();
+        let [Item::Lead(patch)] = items.as_slice() else { panic!("{items:?}") };
+        (**patch).clone()
+    };
+    let patch =
+        read("E-mail=a%40example.com&I+agree=I+agree+to+be+contacted&Message=a%0D%0Ab%00&Phone=+");
+    assert_eq!(patch.consent.map(|c| c.granted), Some(true));
+    assert_eq!(patch.fields[&Field::Message].value(), Some("a\nb"));
+    assert!(!patch.fields.contains_key(&Field::Phone));
+    let patch = read("E-mail=a%40example.com&Consent=&Website=x");
+    assert_eq!(patch.consent, None);
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics(kind in 0..SOURCES.len(), name in "\\PC{0,12}", value in "\\PC{0,12}", deep in any::<bool>()) {
+        let source = SOURCES[kind];
+        let mut written = json!({"name": "s", "kind": source.kind, "url_token": "x", "fields": {"email": "$.email"}});
+        if matches!(source.auth, Auth::Signed(_)) {
+            written["secret"] = json!("c2VjcmV0");
+        }
+        let source = compile(written);
+        let inner = json!({name.clone(): value, "q1_name": {name.clone(): [1, null]}, "type": "text", "text": {"labels": [name]}});
+        let body = json!({"email": "a@example.com", "payload": {"questions_and_answers": [inner, 1]}, "data": inner,
+            "fields": {"a": inner}, "rawRequest": inner.to_string(),
+            "form_response": {"answers": [inner, {"field": {"ref": "name"}, "type": "x"}], "definition": {"fields": [inner]}}});
+        let body = if deep { json!([body, inner]) } else { body };
+        prop_assert!(source.read(&Verified::stored(request("", &[], body.to_string()))).is_ok());
+    }
+}
