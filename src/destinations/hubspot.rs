@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue, Method, header};
 use serde_json::{Value, json};
 
 use super::client::{Answer, Client, redacted};
-use super::{CallError, Destination, DestinationError, Kind, Outcome, Record};
+use super::{Built, CallError, Destination, DestinationError, Kind, Outcome, Record};
 use crate::config;
 
 mod said;
@@ -32,10 +32,7 @@ struct Hubspot {
     authorization: HeaderValue,
 }
 
-fn build(
-    config: &config::Destination,
-    call_timeout: Duration,
-) -> Result<Arc<dyn Destination>, DestinationError> {
+fn build(config: &config::Destination, call_timeout: Duration) -> Built {
     let name = || config.name.clone();
     let Some(token) = &config.token else {
         return Err(DestinationError::Missing {

@@ -99,7 +99,7 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: Canc
     loop {
         tokio::select! {
             biased;
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
@@ -110,6 +110,8 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: Canc
             },
         }
     }
+    drop(listener);
+    connections.shutdown().await;
 }
 
 async fn connection(stream: TcpStream, shared: Arc<Shared>, stop: CancellationToken) {
