@@ -283,6 +283,23 @@ async fn a_crm_that_is_down_is_unreachable() {
 }
 
 #[tokio::test]
+async fn a_failed_tls_handshake_is_unreachable() {
+    each(async |bench| {
+        let config = config(bench.rig.kind, &bench.fake.url().replace("http:", "https:"));
+        match destinations::build(&config, DEADLINE) {
+            Ok(to) => {
+                let result = to.push(&records(&THREE[..1])).await;
+                assert!(matches!(result, Err(CallError::Unreachable { .. })), "{result:?}");
+                bench.exactly(&[]);
+            }
+            // A system without root certificates is told so at start.
+            Err(refused) => assert!(refused.to_string().contains("ca-certificates"), "{refused}"),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn nothing_secret_or_personal_is_said() {
     each(async |bench| {
         let url = format!("{}{}", bench.fake.url().replace("//", "//user:pw@"), bench.rig.path);
@@ -510,7 +527,7 @@ async fn hubspot_follows_merged_contacts() {
     bench.fake.renumber("ana@example.com");
     let outcomes = bench.push(&records(&["ana@example.com"])).await.unwrap();
     let moved = Outcome::Written { remote_id: Some("1002".into()), created: Some(false) };
-    assert_eq!(outcomes, [moved.clone()]);
+    assert_eq!(outcomes, [moved]);
     // Merged into another contact: our address is a secondary one, and the answer names the other.
     let merged = json!({"properties": {"email": "boss@example.com"}});
     raw(&bench, "/crm/v3/objects/contacts", &merged).await;
