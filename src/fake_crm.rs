@@ -24,6 +24,7 @@ pub mod fault;
 pub mod hubspot;
 mod page;
 pub mod plain;
+mod socket;
 pub mod webhook;
 
 pub use fault::{Apply, Body, Fault, FaultRates, Order, Scripted};
