@@ -3,7 +3,7 @@
 //! One server plays three CRMs ([`Crm`]): HubSpot's contacts API with its habits, a plain CRM that knows no
 //! unique key, and a receiver of signed webhooks. Faults are scripted per request or drawn from a seed, and a
 //! fault may strike *after* the write was done, which is where duplicates come from. It shares no code with
-//! the destinations it tests, so that it cannot share their mistakes; hence no `crate::` in here.
+//! the destinations it tests, so that it cannot share their mistakes: it imports nothing of this house.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
