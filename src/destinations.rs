@@ -27,8 +27,11 @@ pub struct Kind {
     /// One sentence for people.
     pub summary: &'static str,
     /// Makes one from its configuration, checked by [`build`] already, and the deadline of one call.
-    build: fn(&config::Destination, Duration) -> Result<Arc<dyn Destination>, DestinationError>,
+    build: fn(&config::Destination, Duration) -> Built,
 }
+
+/// A destination, or what is wrong with its configuration.
+type Built = Result<Arc<dyn Destination>, DestinationError>;
 
 /// Why a destination cannot be used as it is configured.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,10 +80,7 @@ pub enum DestinationError {
 
 /// The destination that the configuration describes, or what is wrong with the description.
 /// `call_timeout` is the deadline of one call, answer included.
-pub fn build(
-    config: &config::Destination,
-    call_timeout: Duration,
-) -> Result<Arc<dyn Destination>, DestinationError> {
+pub fn build(config: &config::Destination, call_timeout: Duration) -> Built {
     let Some(kind) = DESTINATIONS.iter().find(|kind| kind.name == config.kind) else {
         return Err(DestinationError::UnknownKind {
             name: config.name.clone(),

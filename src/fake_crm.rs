@@ -3,7 +3,7 @@
 //! One server plays three CRMs ([`Crm`]): HubSpot's contacts API with its habits, a plain CRM that knows no
 //! unique key, and a receiver of signed webhooks. Faults are scripted per request or drawn from a seed, and a
 //! fault may strike *after* the write was done, which is where duplicates come from. It shares no code with
-//! the destinations it tests, so that it cannot share their mistakes; hence no `crate::` in here.
+//! the destinations it tests, so that it cannot share their mistakes: it imports nothing of this house.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -15,6 +15,7 @@ use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 mod control;
@@ -23,6 +24,7 @@ pub mod fault;
 pub mod hubspot;
 mod page;
 pub mod plain;
+mod socket;
 pub mod webhook;
 
 pub use fault::{Apply, Body, Fault, FaultRates, Order, Scripted};
@@ -258,7 +260,8 @@ impl Shared {
 pub struct FakeCrm {
     shared: Arc<Shared>,
     addr: SocketAddr,
-    serving: Mutex<CancellationToken>,
+    stop: Mutex<CancellationToken>,
+    server: tokio::sync::Mutex<JoinHandle<()>>,
 }
 
 impl FakeCrm {
@@ -271,8 +274,8 @@ impl FakeCrm {
             released: watch::Sender::new(0),
         });
         let stop = CancellationToken::new();
-        tokio::spawn(exchange::serve(listener, Arc::clone(&shared), stop.clone()));
-        Ok(FakeCrm { shared, addr, serving: Mutex::new(stop) })
+        let server = tokio::spawn(exchange::serve(listener, Arc::clone(&shared), stop.clone()));
+        Ok(FakeCrm { shared, addr, stop: Mutex::new(stop), server: server.into() })
     }
 
     /// Binds a free loopback port and serves there.
@@ -290,19 +293,33 @@ impl FakeCrm {
         self.addr
     }
 
-    /// Stops listening and cuts all connections. State and log stay readable.
-    pub fn stop(&self) {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner).cancel();
+    /// Stops listening and cuts all connections; both are done when it returns. State and log stay readable.
+    pub async fn stop(&self) {
+        self.cancel();
+        FakeCrm::ended(&mut *self.server.lock().await).await;
     }
 
     /// Serves again on the same port with the state it had.
     pub async fn resume(&self) -> std::io::Result<()> {
-        self.stop();
+        self.cancel();
+        let mut server = self.server.lock().await;
+        FakeCrm::ended(&mut server).await;
         let listener = TcpListener::bind(self.addr).await?;
         let stop = CancellationToken::new();
-        tokio::spawn(exchange::serve(listener, Arc::clone(&self.shared), stop.clone()));
-        *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = stop;
+        *server = tokio::spawn(exchange::serve(listener, Arc::clone(&self.shared), stop.clone()));
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = stop;
         Ok(())
+    }
+
+    async fn ended(server: &mut JoinHandle<()>) {
+        if !server.is_finished() {
+            // It has no result, and that it ended is all that matters.
+            let _ = server.await;
+        }
+    }
+
+    fn cancel(&self) {
+        self.stop.lock().unwrap_or_else(PoisonError::into_inner).cancel();
     }
 
     /// Contacts in the order of their creation.
@@ -379,6 +396,6 @@ impl FakeCrm {
 
 impl Drop for FakeCrm {
     fn drop(&mut self) {
-        self.stop();
+        self.cancel();
     }
 }

@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue, Method, header};
 use serde_json::{Value, json};
 
 use super::client::{Answer, Client, redacted};
-use super::{CallError, Destination, DestinationError, Kind, Outcome, Record};
+use super::{Built, CallError, Destination, DestinationError, Kind, Outcome, Record};
 use crate::config;
 
 mod said;
@@ -32,10 +32,7 @@ struct Hubspot {
     authorization: HeaderValue,
 }
 
-fn build(
-    config: &config::Destination,
-    call_timeout: Duration,
-) -> Result<Arc<dyn Destination>, DestinationError> {
+fn build(config: &config::Destination, call_timeout: Duration) -> Built {
     let name = || config.name.clone();
     let Some(token) = &config.token else {
         return Err(DestinationError::Missing {
@@ -300,4 +297,121 @@ fn line_up(body: &Value, answer: &Answer, records: &[Record]) -> Result<Vec<Outc
 fn texts(value: &Value) -> impl Iterator<Item = &str> {
     let list = value.as_array().map(Vec::as_slice).unwrap_or(std::slice::from_ref(value));
     list.iter().filter_map(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::lead::Lead;
+
+    fn records(n: u128) -> Vec<Record> {
+        let record = |at| Record {
+            lead: Arc::new(Lead {
+                lead_id: uuid::Uuid::from_u128(at),
+                email: format!("n{at}@example.com"),
+                ..Lead::default()
+            }),
+            remote_id: (at % 2 == 0).then(|| at.to_string()),
+            properties: Vec::new(),
+        };
+        (0..n).map(record).collect()
+    }
+
+    fn answer(status: u16, body: &Value) -> Answer {
+        let body = Bytes::from(body.to_string());
+        Answer { status, headers: http::HeaderMap::new(), body, broken: None }
+    }
+
+    /// Values of every shape where the API has one, some of them true.
+    fn odd() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (0..6_u64).prop_map(Value::from),
+            (0..6_u128).prop_map(|n| json!(uuid::Uuid::from_u128(n))),
+            (0..6_u64).prop_map(|n| json!(format!("N{n}@Example.com"))),
+            prop::sample::select(vec![
+                "COMPLETE",
+                "CONFLICT",
+                "INVALID_EMAIL",
+                "x: [{\"error\":1}]",
+                "[ü"
+            ])
+            .prop_map(Value::from),
+        ];
+        let names = prop::sample::select(vec![
+            "id",
+            "new",
+            "properties",
+            "email",
+            "objectWriteTraceId",
+            "context",
+            "ids",
+            "message",
+            "category",
+            "errors",
+            "code",
+            "status",
+            "results",
+            "propertyName",
+        ]);
+        leaf.prop_recursive(4, 24, 6, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::vec((names.clone(), inner), 0..6).prop_map(|members| {
+                    Value::Object(members.into_iter().map(|(n, v)| (n.to_owned(), v)).collect())
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_gives_one_outcome_per_record(
+            status in prop::sample::select(vec![200_u16, 207, 299, 302, 400, 403, 409, 429, 477, 500, 599]),
+            results in prop::collection::vec(odd(), 0..5),
+            errors in odd(),
+            n in 1..5_u128,
+        ) {
+            let records = records(n);
+            let body = json!({"results": results, "errors": errors, "message": "m"});
+            if let Ok(outcomes) = read(&answer(status, &body), &records) {
+                prop_assert_eq!(outcomes.len(), records.len());
+                let said = body["results"].to_string().to_lowercase();
+                for (record, outcome) in records.iter().zip(outcomes).filter(|_| n > 1) {
+                    let named = said.contains(&record.lead.email)
+                        || said.contains(&record.lead.lead_id.to_string())
+                        || record.remote_id.as_ref().is_some_and(|id| said.contains(id.as_str()));
+                    let written = matches!(outcome, Outcome::Written { .. });
+                    prop_assert!(named || !written);
+                }
+            }
+        }
+
+        #[test]
+        fn any_whole_body_is_survived(status in 100..600_u16, body in odd()) {
+            let _ = read(&answer(status, &body), &records(3));
+        }
+    }
+
+    #[test]
+    fn a_batch_that_is_not_complete_is_unknown() {
+        let body = json!({"status": "PROCESSING", "results": [{"id": "1"}]});
+        let read = read(&answer(200, &body), &records(1));
+        assert!(matches!(read, Err(CallError::Unknown { .. })));
+    }
+
+    #[test]
+    fn a_record_in_both_lists_is_unknown() {
+        let trace = records(1)[0].lead.lead_id;
+        let body = json!({
+            "results": [{"id": "1", "objectWriteTraceId": trace}],
+            "errors": [{"category": "VALIDATION_ERROR", "context": {"objectWriteTraceId": [trace]}}],
+        });
+        let outcomes = read(&answer(207, &body), &records(2)).unwrap();
+        assert!(outcomes.iter().all(|o| matches!(o, Outcome::Unknown { .. })), "{outcomes:?}");
+    }
 }

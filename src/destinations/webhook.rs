@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use standardwebhooks::Webhook as Signer;
 
 use super::client::{Answer, Client, redacted};
-use super::{CallError, Destination, DestinationError, Kind, Outcome, Record};
+use super::{Built, CallError, Destination, DestinationError, Kind, Outcome, Record};
 use crate::config;
 use crate::lead::{Lead, Micros};
 
@@ -31,10 +31,7 @@ struct Webhook {
     chosen: bool,
 }
 
-fn build(
-    config: &config::Destination,
-    call_timeout: Duration,
-) -> Result<Arc<dyn Destination>, DestinationError> {
+fn build(config: &config::Destination, call_timeout: Duration) -> Built {
     let name = || config.name.clone();
     let Some(secret) = &config.secret else {
         return Err(DestinationError::Missing {

@@ -2,10 +2,8 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -15,13 +13,13 @@ use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::fault::{Body, Fault, Wait};
+use super::socket::Socket;
 use super::{CALLS_KEPT, Call, Shared, State, control, hubspot, plain, webhook};
 
 /// Largest request body; HubSpot's own limit is near this.
@@ -99,7 +97,7 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: Canc
     loop {
         tokio::select! {
             biased;
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
@@ -110,6 +108,8 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: Canc
             },
         }
     }
+    drop(listener);
+    connections.shutdown().await;
 }
 
 async fn connection(stream: TcpStream, shared: Arc<Shared>, stop: CancellationToken) {
@@ -349,55 +349,4 @@ fn response(answer: Answer, cut: bool) -> hyper::Response<ResponseBody> {
         }
     }
     response
-}
-
-/// A socket that can be reset (RST) instead of closed.
-struct Socket {
-    stream: TcpStream,
-    abort: Arc<AtomicBool>,
-}
-
-impl Socket {
-    fn aborts(&self) -> bool {
-        self.abort.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if self.aborts() {
-            let _ = self.stream.set_zero_linger();
-        }
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.aborts() {
-            return Poll::Ready(Ok(()));
-        }
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
 }

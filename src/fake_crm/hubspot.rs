@@ -15,10 +15,12 @@ use super::fault::{Order, Tweak};
 
 pub(super) mod errors;
 mod read;
+mod tokens;
 mod upsert;
 mod values;
 mod write;
 
+pub use tokens::{Token, TokenState};
 pub use values::{Property, PropertyType};
 
 /// How the account behaves. Where HubSpot's behaviour is not documented, both ways are offered.
@@ -85,54 +87,12 @@ impl Default for Options {
     }
 }
 
-/// A token of the account.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Token {
-    /// The text after `Bearer `.
-    pub token: String,
-    /// Its state.
-    #[serde(default)]
-    pub state: TokenState,
-    /// `crm.objects.contacts.write` and the like.
-    #[serde(default = "Token::all_scopes")]
-    pub scopes: BTreeSet<String>,
-}
-
-impl Token {
-    /// A good token with all scopes.
-    pub fn good(token: &str) -> Token {
-        let token = token.to_owned();
-        Token { token, state: TokenState::Good, scopes: Token::all_scopes() }
-    }
-
-    fn all_scopes() -> BTreeSet<String> {
-        [READ_SCOPE, WRITE_SCOPE, SCHEMA_SCOPE].map(str::to_owned).into()
-    }
-}
-
-const READ_SCOPE: &str = "crm.objects.contacts.read";
-const WRITE_SCOPE: &str = "crm.objects.contacts.write";
-const SCHEMA_SCOPE: &str = "crm.schemas.contacts.read";
-
-/// Whether a token still works.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TokenState {
-    /// It does.
-    #[default]
-    Good,
-    /// 401, category EXPIRED_AUTHENTICATION.
-    Expired,
-    /// 401, category INVALID_AUTHENTICATION.
-    Revoked,
-}
-
 /// The account's contacts.
 #[derive(Default)]
 pub(super) struct Account {
     /// By id; ids grow from 1001.
     contacts: BTreeMap<u64, Stored>,
+    made: u64,
     /// Primary and secondary e-mails of contacts that are not in the bin.
     by_email: HashMap<String, u64>,
     pub creates: BTreeMap<String, u64>,
@@ -216,7 +176,7 @@ impl Account {
             let daily = self.today > options.daily_limit;
             errors::too_many(daily, options.send_retry_after.then_some(retry), limits)
         } else {
-            match gate(options, request) {
+            match tokens::gate(options, request) {
                 Some(refused) => refused,
                 None => self.routed(options, request, tweak, rng),
             }
@@ -325,8 +285,10 @@ impl Account {
         id
     }
 
-    fn next_id(&self) -> u64 {
-        self.contacts.last_key_value().map_or(1001, |(id, _)| id + 1)
+    /// Ids are never given twice.
+    fn next_id(&mut self) -> u64 {
+        self.made += 1;
+        1000 + self.made
     }
 
     /// Tells the search index of a write.
@@ -353,34 +315,6 @@ impl Account {
         self.touch(new);
         Some(new)
     }
-}
-
-/// Token and scope.
-fn gate(options: &Options, request: &Request) -> Option<Answer> {
-    let bearer = request.header("authorization").and_then(|v| v.strip_prefix("Bearer "));
-    let Some(bearer) = bearer.filter(|t| !t.is_empty()) else {
-        return Some(errors::unauthorized("INVALID_AUTHENTICATION"));
-    };
-    if options.tokens.is_empty() {
-        return None;
-    }
-    let Some(token) = options.tokens.iter().find(|t| t.token == bearer) else {
-        return Some(errors::unauthorized("INVALID_AUTHENTICATION"));
-    };
-    match token.state {
-        TokenState::Good => {}
-        TokenState::Expired => return Some(errors::unauthorized("EXPIRED_AUTHENTICATION")),
-        TokenState::Revoked => return Some(errors::unauthorized("INVALID_AUTHENTICATION")),
-    }
-    let reads = request.method == "GET"
-        || request.path.ends_with("/search")
-        || request.path.ends_with("/batch/read");
-    let needed = match request.path.contains("/properties/") {
-        true => SCHEMA_SCOPE,
-        false if reads => READ_SCOPE,
-        false => WRITE_SCOPE,
-    };
-    (!token.scopes.contains(needed)).then(|| errors::missing_scope(needed))
 }
 
 /// HubSpot's way of writing a time.

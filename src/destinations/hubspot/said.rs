@@ -50,8 +50,8 @@ impl Said {
                 Some((d["code"].as_str()?, texts(&d["context"]["propertyName"]).next(), d))
             })
             .chain(inner.iter().filter_map(|d| Some((d["error"].as_str()?, d["name"].as_str(), d))))
-            // A fault of the configuration tells more than that of a record beside it.
-            .max_by_key(|(code, _, _)| is_configuration(code));
+            // A fault of the configuration tells more than that of a record beside it; else the first one.
+            .min_by_key(|(code, _, _)| !is_configuration(code));
         let (code, field, words) = match telling {
             Some((code, field, detail)) => (Some(code), field, detail["message"].as_str()),
             None => (None, texts(&error["context"]["propertyName"]).next(), None),
