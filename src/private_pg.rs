@@ -21,7 +21,7 @@ use server::Server;
 /// What can differ from the defaults, which are those of production.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `false` switches fsync and its relatives off: for tests that do not crash the machine.
+    /// `false` switches fsync and full-page writes off: for tests, which may kill the server but not the machine.
     pub durable: bool,
     /// How long a start may take; a crash recovery under way is not cut short by it, see [`PrivatePgError::StillRecovering`].
     pub start_timeout: Duration,
