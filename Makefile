@@ -24,7 +24,7 @@ fmt: ## Formats the sources
 	$(CARGO) fmt
 
 # PostgreSQL's server programs. Installed only where that needs no question: Debian and Ubuntu, as root or with a sudo that
-# asks no password. A cluster that the package would start is of no use here, so it makes none.
+# asks no password.
 postgres: ## Looks for PostgreSQL's server programs, installs them on Debian and Ubuntu
 	@for initdb in $$(command -v initdb) /usr/lib/postgresql/*/bin/initdb /usr/pgsql-*/bin/initdb \
 	    /usr/libexec/postgresql*/initdb /opt/homebrew/opt/postgresql@*/bin/initdb \
@@ -34,9 +34,6 @@ postgres: ## Looks for PostgreSQL's server programs, installs them on Debian and
 	if [ "$$(id -u)" = 0 ]; then sudo=; else sudo='sudo -n'; fi; \
 	if command -v apt-get >/dev/null && { [ -z "$$sudo" ] || $$sudo true 2>/dev/null; }; then \
 	    echo 'installing PostgreSQL' >&2; \
-	    $$sudo mkdir -p /etc/postgresql-common && \
-	    { [ -e /etc/postgresql-common/createcluster.conf ] || \
-	        echo 'create_main_cluster = false' | $$sudo tee /etc/postgresql-common/createcluster.conf >/dev/null; } && \
 	    $$sudo apt-get update -q && \
 	    $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends postgresql; \
 	else \

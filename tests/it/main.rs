@@ -4,3 +4,4 @@ mod migrate;
 mod pool;
 mod private_pg;
 mod support;
+mod tls;
