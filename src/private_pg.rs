@@ -5,8 +5,11 @@
 
 mod cluster;
 mod find;
+mod log;
+mod pid_file;
 mod run_as;
 mod server;
+mod socket;
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};

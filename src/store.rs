@@ -2,7 +2,8 @@
 
 pub mod migrate;
 pub mod pool;
-pub mod tls;
+mod tls;
+pub mod url;
 
 use serde::Serialize;
 

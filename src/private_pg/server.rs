@@ -1,9 +1,5 @@
 //! The running server: start or adopt, wait until it is ready, stop.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -11,20 +7,18 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::cluster::short_hash;
 use super::find::Installation;
+use super::log::{open_log, start_failed, tail};
+use super::pid_file::{PidFile, alive, is_another_program};
 use super::run_as::{self, RunAs};
+use super::socket::{PORT, socket_dir, url};
 use super::{Options, PrivatePgError};
 
-/// The port only names the socket file; nothing listens on it.
-const PORT: u16 = 5432;
 const POLL: Duration = Duration::from_millis(25);
 const FAST_STOP: Duration = Duration::from_secs(45);
 const IMMEDIATE_STOP: Duration = Duration::from_secs(15);
 /// Longest that dropping blocks.
 const DROP_STOP: Duration = Duration::from_secs(5);
-/// A log larger than this is moved aside at start.
-const LOG_MAX: u64 = 16 << 20;
 
 /// A server that answers. Dropping it tells it to stop.
 #[derive(Debug)]
@@ -292,129 +286,4 @@ enum Found {
 enum Start {
     Ready,
     Ended { tail: String },
-}
-
-/// postmaster.pid, whose lines are: process, data directory, start time, port, socket directory, address, shared memory, status.
-struct PidFile {
-    pid: Pid,
-    data_dir: PathBuf,
-    socket_dir: PathBuf,
-    status: String,
-}
-
-impl PidFile {
-    fn read(cluster: &Path) -> Option<PidFile> {
-        let text = std::fs::read_to_string(cluster.join("postmaster.pid")).ok()?;
-        let mut lines = text.lines();
-        let pid: i32 = lines.next()?.trim().parse().ok().filter(|pid| *pid > 1)?;
-        let data_dir = lines.next()?.into();
-        let mut lines = lines.skip(2);
-        let socket_dir = lines.next().unwrap_or_default().into();
-        let status = lines.nth(2).unwrap_or_default().trim().to_owned();
-        Some(PidFile { pid: Pid::from_raw(pid), data_dir, socket_dir, status })
-    }
-
-    fn listens(&self) -> bool {
-        !self.socket_dir.as_os_str().is_empty()
-            && UnixStream::connect(self.socket_dir.join(format!(".s.PGSQL.{PORT}"))).is_ok()
-    }
-}
-
-fn alive(pid: Pid) -> bool {
-    if matches!(kill(pid, None), Err(nix::errno::Errno::ESRCH)) {
-        return false;
-    }
-    // In a container without an init nobody may collect the dead.
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    !status.lines().any(|line| line.starts_with("State:") && line.contains('Z'))
-}
-
-/// Certain only where /proc tells; elsewhere the wait for its socket decides.
-fn is_another_program(pid: Pid) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/comm"))
-        .is_ok_and(|name| !matches!(name.trim(), "postgres" | "postmaster"))
-}
-
-/// Beside the cluster; in /tmp if that would be too long for a socket address (about 104 bytes) or has characters that
-/// a list of folders or a URL would have to quote.
-fn socket_dir(cluster: &Path, run_as: Option<&RunAs>) -> Result<PathBuf, PrivatePgError> {
-    let beside = cluster.parent().unwrap_or(cluster).join("socket");
-    let plain = beside.to_str().is_some_and(|text| {
-        text.len() <= 80
-            && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'))
-    });
-    let dir = match plain {
-        true => beside,
-        false => Path::new("/tmp").join(format!("leadsync-{}", short_hash(cluster))),
-    };
-    match std::fs::create_dir(&dir) {
-        Ok(()) => run_as::give(&dir, run_as)?,
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            let owner = run_as.map_or(nix::unistd::Uid::effective().as_raw(), |user| user.uid);
-            let meta =
-                std::fs::symlink_metadata(&dir).map_err(PrivatePgError::io("look at", &dir))?;
-            if !meta.is_dir() || meta.uid() != owner || meta.mode() & 0o077 != 0 {
-                // In /tmp anybody could have made it to listen in.
-                return Err(PrivatePgError::io("use", &dir)(std::io::Error::other(
-                    "it exists, but is not a folder that only PostgreSQL's user can enter; remove it",
-                )));
-            }
-        }
-        Err(e) => return Err(PrivatePgError::io("create", &dir)(e)),
-    }
-    Ok(dir)
-}
-
-fn url(socket_dir: &Path) -> Result<String, PrivatePgError> {
-    let dir = socket_dir.to_str().ok_or_else(|| {
-        PrivatePgError::io("use", socket_dir)(std::io::Error::other("its name is not UTF-8"))
-    })?;
-    Ok(format!("postgresql://leadsync@/leadsync?host={dir}&port={PORT}"))
-}
-
-/// Opened to append; the length tells where this start's lines begin.
-fn open_log(log: &Path) -> Result<(File, u64), PrivatePgError> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let error = PrivatePgError::io("open", log);
-    let open = || {
-        if std::fs::metadata(log).is_ok_and(|meta| meta.len() > LOG_MAX) {
-            std::fs::rename(log, log.with_extension("log.1"))?;
-        }
-        let file = File::options().append(true).create(true).mode(0o600).open(log)?;
-        let from = file.metadata()?.len();
-        Ok((file, from))
-    };
-    open().map_err(error)
-}
-
-/// The last lines of the log after that offset.
-fn tail(log: &Path, from: u64) -> String {
-    let read = || -> std::io::Result<String> {
-        let mut file = File::open(log)?;
-        let end = file.metadata()?.len();
-        file.seek(SeekFrom::Start(from.max(end.saturating_sub(16 << 10)).min(end)))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    };
-    let text = read().unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(15)..].join("\n")
-}
-
-fn start_failed(tail: &str, log: PathBuf) -> PrivatePgError {
-    let reason = if tail.contains("No space left on device") {
-        "the disk is full".to_owned()
-    } else if tail.contains("incompatible with server") {
-        "the cluster was made by another version or build".to_owned()
-    } else if tail.contains("Read-only file system") {
-        "the file system is read-only".to_owned()
-    } else {
-        let fatal = tail.lines().rev().find_map(|line| {
-            let at = line.find("FATAL:").or_else(|| line.find("PANIC:"))?;
-            Some(line[at..].to_owned())
-        });
-        fatal.unwrap_or_else(|| "it ended at once".to_owned())
-    };
-    PrivatePgError::StartFailed { reason, log, tail: tail.to_owned() }
 }
