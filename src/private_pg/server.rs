@@ -56,7 +56,7 @@ impl Server {
         let started = Instant::now();
         let mut server = Server { cluster, url: String::new(), running: None };
         loop {
-            let ignored_pid = match server.look().await {
+            let stale_pid = match server.look().await {
                 Found::Running(pid_file) => {
                     tracing::info!(
                         "adopting the PostgreSQL that is running (process {})",
@@ -71,12 +71,12 @@ impl Server {
                         Start::Ended { .. } => continue,
                     }
                 }
-                Found::Nothing { ignored_pid } => ignored_pid,
+                Found::Nothing { stale_pid } => stale_pid,
             };
             let socket_dir = socket_dir(&server.cluster, run_as)?;
             server.url = url(&socket_dir)?;
             let log_from =
-                server.spawn(installation, run_as, &socket_dir, &log, ignored_pid, options)?;
+                server.spawn(installation, run_as, &socket_dir, &log, stale_pid, options)?;
             match server.wait_ready(started, options, &log, log_from).await? {
                 Start::Ready => return Ok(server),
                 Start::Ended { tail } => {
@@ -107,27 +107,22 @@ impl Server {
     /// Whether a server of this cluster runs. We hold the directory's lock, so nobody starts one meanwhile.
     async fn look(&self) -> Found {
         let Some(pid_file) = PidFile::read(&self.cluster) else {
-            return Found::Nothing { ignored_pid: None };
+            return Found::Nothing { stale_pid: None };
         };
+        let stale = Found::Nothing { stale_pid: Some(pid_file.pid) };
         if pid_file.data_dir != self.cluster {
-            // A copied or moved folder: the file speaks of another server.
-            return Found::Nothing { ignored_pid: None };
+            return stale; // a copied or moved folder: the file speaks of another server
         }
-        // The server writes the file a moment before it listens.
+        // The server writes the file a moment before it listens. After a reboot, or in another container, somebody else
+        // may have its number.
         let until = Instant::now() + Duration::from_secs(2);
-        loop {
+        while Instant::now() < until && alive(pid_file.pid) && !is_another_program(pid_file.pid) {
             if pid_file.listens() {
                 return Found::Running(pid_file);
             }
-            if !alive(pid_file.pid) {
-                return Found::Nothing { ignored_pid: None };
-            }
-            if Instant::now() >= until || is_another_program(pid_file.pid) {
-                // After a reboot, or in another container, somebody else has that number.
-                return Found::Nothing { ignored_pid: Some(pid_file.pid) };
-            }
             tokio::time::sleep(POLL).await;
         }
+        stale
     }
 
     /// Returns where the new lines of the log begin.
@@ -137,7 +132,7 @@ impl Server {
         run_as: Option<&RunAs>,
         socket_dir: &Path,
         log: &Path,
-        ignored_pid: Option<Pid>,
+        stale_pid: Option<Pid>,
         options: &Options,
     ) -> Result<u64, PrivatePgError> {
         let (log_file, log_from) = open_log(log)?;
@@ -164,8 +159,9 @@ impl Server {
         for (name, value) in &options.settings {
             set(name, value);
         }
-        if let Some(pid) = ignored_pid {
-            // PostgreSQL takes a lock file with this number for its starter's and goes on to its other checks.
+        if let Some(pid) = stale_pid {
+            // PostgreSQL itself would believe a lock file whose number is taken again. With this it takes the number for
+            // its starter's and goes on to its other check, whether shared memory of that cluster is in use.
             command.env("PG_GRANDPARENT_PID", pid.to_string());
         }
         // A group of its own: Ctrl-C in the terminal is for leadsync, which then stops the server in order.
@@ -277,9 +273,9 @@ impl Drop for Server {
 
 enum Found {
     Running(PidFile),
-    /// With the number in a stale file, if a living stranger has it.
+    /// With the number in a file that a server left.
     Nothing {
-        ignored_pid: Option<Pid>,
+        stale_pid: Option<Pid>,
     },
 }
 
