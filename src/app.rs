@@ -21,7 +21,7 @@ use crate::sources::{ConfiguredSource, SourceError};
 use crate::stop::Stop;
 use crate::store::migrate::{self, MigrateError, State};
 use crate::store::pool::{self, Pools};
-use crate::store::tls::UrlError;
+use crate::store::url::UrlError;
 use crate::store::{NotReady, Store, StoreError};
 use crate::sync::schedule::{Schedule, ScheduleError};
 use crate::sync::{self, Syncer};

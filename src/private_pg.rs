@@ -5,8 +5,11 @@
 
 mod cluster;
 mod find;
+mod log;
+mod pid_file;
 mod run_as;
 mod server;
+mod socket;
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -21,7 +24,7 @@ use server::Server;
 /// What can differ from the defaults, which are those of production.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `false` switches fsync and its relatives off: for tests that do not crash the machine.
+    /// `false` switches fsync and full-page writes off: for tests, which may kill the server but not the machine.
     pub durable: bool,
     /// How long a start may take; a crash recovery under way is not cut short by it, see [`PrivatePgError::StillRecovering`].
     pub start_timeout: Duration,

@@ -15,7 +15,8 @@ pub mod migrate;
 pub mod pool;
 pub mod sync;
 pub mod textbook;
-pub mod tls;
+mod tls;
+pub mod url;
 pub mod view;
 
 /// Why the store could not answer; the kind is what the next room decides on.

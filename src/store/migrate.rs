@@ -6,7 +6,7 @@ use tokio_postgres::Client;
 
 use super::StoreError;
 use super::pool;
-use super::tls::UrlError;
+use super::url::UrlError;
 use crate::error::Chain;
 use crate::secret::Secret;
 

@@ -8,7 +8,7 @@ use deadpool_postgres::{
 };
 
 use super::StoreError;
-use super::tls::{Target, UrlError};
+use super::url::{Target, UrlError};
 use crate::error::Chain;
 use crate::secret::Secret;
 

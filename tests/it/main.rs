@@ -1,6 +1,10 @@
 //! The integration tests, one binary: everything against a real PostgreSQL.
 
+mod destinations;
+mod fake_crm;
 mod migrate;
 mod pool;
 mod private_pg;
+mod smoke;
 mod support;
+mod tls;

@@ -73,7 +73,16 @@ async fn a_lost_connection_is_unavailable_and_then_replaced() {
     let error = client.query_one("select 1", &[]).await.unwrap_err();
     assert!(matches!(StoreError::from(error), StoreError::Unavailable(_)));
     drop(client);
-    pools.sync().await.unwrap().query_one("select 1", &[]).await.unwrap();
+    // The pool learns of the end when the connection's task does, a moment after the error.
+    for attempt in 0.. {
+        let client = pools.sync().await.unwrap();
+        match client.query_one("select 1", &[]).await {
+            Ok(_) => break,
+            Err(e) => assert!(matches!(StoreError::from(e), StoreError::Unavailable(_))),
+        }
+        assert!(attempt < 1000, "the pool keeps the dead connection");
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! The private PostgreSQL through everything that can happen to it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use leadsync::private_pg::{Options, PrivatePg, PrivatePgError};
@@ -70,18 +70,21 @@ async fn keep_a_row(server: &PrivatePg) {
 /// Another leadsync: this test binary again, see [`hold`].
 struct Holder {
     child: Child,
+    // Its output must stay open: it prints more.
+    lines: Lines<BufReader<ChildStdout>>,
     pid: i32,
 }
 
 impl Holder {
     fn start(dir: &Dir) -> Holder {
         let mut child = Holder::spawn(dir);
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let pid = lines
+            .by_ref()
             .map_while(Result::ok)
             .find_map(|line| line.strip_prefix("HOLDING ")?.parse().ok())
             .expect("the holder did not start");
-        Holder { child, pid }
+        Holder { child, lines, pid }
     }
 
     fn spawn(dir: &Dir) -> Child {
@@ -163,8 +166,9 @@ async fn a_second_one_is_told_who_is_there() {
     assert!(text.contains(&holder.child.id().to_string()), "{text}");
     assert!(text.contains(&dir.path().display().to_string()), "{text}");
     // Its input ends: it stops in order, and the folder is free.
-    let Holder { mut child, .. } = holder;
+    let Holder { mut child, lines, .. } = holder;
     drop(child.stdin.take());
+    lines.for_each(drop);
     assert!(child.wait().unwrap().success());
     start(&dir).await.unwrap().stop().await.unwrap();
 }

@@ -201,11 +201,18 @@ fn start_keeper(base: &Path) -> Result<String, String> {
         .stderr(log)
         .spawn()
         .expect("start the keeper");
-    let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-    for line in lines.map_while(Result::ok) {
-        if let Some(url) = line.strip_prefix("KEEPING ") {
-            return Ok(url.to_owned());
-        }
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    let url = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .find_map(|line| line.strip_prefix("KEEPING ").map(str::to_owned));
+    if let Some(url) = url {
+        // It outlives us, or we it.
+        std::thread::spawn(move || {
+            lines.for_each(drop);
+            child.wait()
+        });
+        return Ok(url);
     }
     let _ = child.wait();
     Err(std::fs::read_to_string(base.join("keeper.log")).unwrap_or_default())

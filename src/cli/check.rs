@@ -1,0 +1,36 @@
+//! `leadsync check`
+
+use clap::Args;
+
+use super::{Failure, Global};
+use crate::app;
+use crate::config::Config;
+use crate::error::{Exit, Printable};
+
+/// Check configuration, database, sources and destinations without writing anything
+///
+/// Asks each CRM whether the credentials work and the mapped properties exist.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  leadsync check\n  leadsync check --show")]
+pub(super) struct Check {
+    /// Print the settings in force, secrets redacted
+    #[arg(long)]
+    show: bool,
+}
+
+impl Check {
+    pub(super) async fn run(self, global: &Global) -> Result<Exit, Failure> {
+        if self.show {
+            let loaded = Config::load(global.config.as_deref(), &[])?;
+            print!("{}", loaded.show());
+            return Ok(Exit::Ok);
+        }
+        let config = global.load(Vec::new())?;
+        let findings = app::check(&config).await;
+        for finding in &findings {
+            let mark = if finding.right { "ok   " } else { "WRONG" };
+            println!("{mark} {}: {}", Printable(&finding.about), Printable(&finding.sentence));
+        }
+        Ok(if findings.iter().all(|f| f.right) { Exit::Ok } else { Exit::Failed })
+    }
+}

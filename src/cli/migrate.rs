@@ -1,0 +1,32 @@
+//! `leadsync migrate`
+
+use clap::Args;
+
+use super::{Failure, Global};
+use crate::app::Database;
+use crate::error::Exit;
+use crate::store::migrate::State;
+
+/// Bring the database schema up to this version
+///
+/// Under a lock, so any number of instances may try. `serve` does the same unless told not to.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  MIGRATE_URL=postgres://owner@db/leads leadsync migrate")]
+pub(super) struct Migrate {}
+
+impl Migrate {
+    pub(super) async fn run(self, global: &Global) -> Result<Exit, Failure> {
+        let config = global.load(Vec::new())?;
+        let database = Database::open(&config).await?;
+        let state = database.migrate().await;
+        database.close().await;
+        match state? {
+            State::Current => println!("the database is up to date"),
+            State::Ahead(version) => {
+                println!("the database is ahead of this version: it has migration V{version}");
+            }
+            State::Pending(missing) => println!("{missing} migrations are missing"),
+        }
+        Ok(Exit::Ok)
+    }
+}

@@ -1,0 +1,82 @@
+//! `leadsync status`
+
+use clap::Args;
+
+use super::{Failure, Global};
+use crate::error::{Exit, Printable};
+use crate::store::view::StatusView;
+
+/// Show backlog, parked and rejected, and the last error of every destination
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  leadsync status\n  leadsync status --json")]
+pub(super) struct Status {
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    pub(super) async fn run(self, global: &Global) -> Result<Exit, Failure> {
+        let (_, database) = global.open().await?;
+        let status = database.store.status().await;
+        database.close().await;
+        let status = status?;
+        if self.json {
+            let json = serde_json::to_string_pretty(&status).map_err(std::io::Error::from)?;
+            println!("{json}");
+        } else {
+            show(&status);
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn show(status: &StatusView) {
+    println!("{} leads", status.leads);
+    for source in &status.sources {
+        println!(
+            "source {}: {} deliveries, {} repeats absorbed, newest {}",
+            Printable(&source.source),
+            source.deliveries,
+            source.repeats,
+            source.newest.as_deref().unwrap_or("never"),
+        );
+    }
+    for rejected in &status.rejected {
+        println!(
+            "source {}: {} deliveries rejected ({})",
+            Printable(&rejected.source),
+            rejected.deliveries,
+            Printable(rejected.reason.as_deref().unwrap_or("no reason")),
+        );
+    }
+    for destination in &status.destinations {
+        let name = Printable(&destination.destination);
+        println!(
+            "destination {name}: {} in sync, {} due, {} parked{}",
+            destination.synced,
+            destination.due,
+            destination.parked,
+            if destination.active { "" } else { ", not configured any more" },
+        );
+        if let Some(age) = destination.oldest_due_seconds {
+            println!("destination {name}: the oldest change waits for {age:.0} s");
+        }
+        if let Some(paused) = &destination.paused {
+            println!(
+                "destination {name}: PAUSED ({}): {}",
+                Printable(paused.kind.as_deref().unwrap_or("unknown")),
+                Printable(paused.message.as_deref().unwrap_or("no message")),
+            );
+        }
+    }
+    for parked in &status.parked {
+        println!(
+            "destination {}: {} leads parked ({}): {}",
+            Printable(&parked.destination),
+            parked.leads,
+            Printable(parked.code.as_deref().unwrap_or("no code")),
+            Printable(parked.message.as_deref().unwrap_or("no message")),
+        );
+    }
+}

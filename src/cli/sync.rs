@@ -1,0 +1,122 @@
+//! `leadsync sync`
+
+use clap::Args;
+use uuid::Uuid;
+
+use super::{Failure, Global};
+use crate::app;
+use crate::error::{Exit, Printable};
+use crate::stop::{self, Stop};
+use crate::store::Store;
+use crate::sync::step::Done;
+use crate::sync::{Configured, Syncer, payload};
+
+/// Leads read at once for a dry run.
+const PAGE: i64 = 500;
+
+/// Push what is due to the destinations, once, for an external scheduler
+///
+/// Exit code 1 says that something failed, was parked or had to wait.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    leadsync sync --once\n  \
+    leadsync sync --once --dry-run\n  \
+    leadsync sync --once --destination hubspot")]
+pub(super) struct Sync {
+    /// One pass until nothing is due (for a running service use `leadsync serve --only sync`)
+    #[arg(long, required = true)]
+    once: bool,
+    /// Print what would be sent, field by field, and send nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Only this destination
+    #[arg(long, value_name = "NAME")]
+    destination: Option<String>,
+}
+
+impl Sync {
+    pub(super) async fn run(self, global: &Global) -> Result<Exit, Failure> {
+        debug_assert!(self.once, "required by the parser");
+        let (config, database) = global.open().await?;
+        let stop = stop::on_signals()?;
+        let outcome = async {
+            let mut destinations = app::destinations(&config)?;
+            let names: Vec<String> = destinations.iter().map(|d| d.name.clone()).collect();
+            if let Some(name) = &self.destination {
+                destinations.retain(|d| d.name == *name);
+                if destinations.is_empty() {
+                    let known = names.join(", ");
+                    return Err(Failure::Words(format!("no destination {name:?} is configured; there are: {known}")));
+                }
+            }
+            if self.dry_run {
+                return dry_run(&database.store, &destinations).await;
+            }
+            database.store.register_destinations(&names, true).await?;
+            let syncer = app::syncer(&config, database.store.clone());
+            pass(&syncer, &destinations, &stop).await
+        };
+        let outcome = outcome.await;
+        database.close().await;
+        outcome
+    }
+}
+
+async fn pass(syncer: &Syncer, destinations: &[Configured], stop: &Stop) -> Result<Exit, Failure> {
+    let mut exit = Exit::Ok;
+    for destination in destinations {
+        syncer.enrol(destination).await?;
+        let done = syncer.pass(destination, stop).await?;
+        let Done { pushed, skipped, parked, failed, calls_failed, paused, .. } = done;
+        println!(
+            "{}: {pushed} pushed, {skipped} already there, {parked} parked, {failed} to be tried again{}",
+            Printable(&destination.name),
+            if paused { ", paused" } else { "" },
+        );
+        if parked > 0 || failed > 0 || calls_failed > 0 || paused {
+            exit = Exit::Failed;
+        }
+    }
+    Ok(exit)
+}
+
+async fn dry_run(store: &Store, destinations: &[Configured]) -> Result<Exit, Failure> {
+    for destination in destinations {
+        let mut after = (0, Uuid::nil());
+        let mut would = 0_u64;
+        loop {
+            let (page, next) = store.preview(&destination.name, after, PAGE).await?;
+            for claimed in page {
+                let properties = payload::properties(&claimed.lead, &destination.fields);
+                let hash = payload::hash(&claimed.lead, &destination.fields, &properties);
+                if !claimed.confirm_owed && claimed.sent_hash.as_deref() == Some(&hash[..]) {
+                    continue;
+                }
+                would += 1;
+                let how = match &claimed.remote_id {
+                    Some(id) => format!("known there as {id}"),
+                    None => "not known there yet".to_owned(),
+                };
+                println!(
+                    "{}: {} version {} ({})",
+                    Printable(&destination.name),
+                    Printable(&claimed.lead.email),
+                    claimed.lead.version,
+                    Printable(how),
+                );
+                for (property, value) in properties {
+                    match value {
+                        Some(value) => println!("  {} = {}", Printable(property), Printable(value)),
+                        None => println!("  {} is cleared", Printable(property)),
+                    }
+                }
+            }
+            match next {
+                Some(next) => after = next,
+                None => break,
+            }
+        }
+        println!("{}: {would} leads would be sent; nothing was", Printable(&destination.name));
+    }
+    Ok(Exit::Ok)
+}
