@@ -1,7 +1,9 @@
 //! The canonical lead: forgiving as kind `json` (Zapier and the like), strict for `/v1/leads`.
 
+use std::fmt;
 use std::sync::LazyLock;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::config;
@@ -78,7 +80,7 @@ fn prepare(part: &mut Value) {
 }
 
 /// What is wrong with one member of a lead sent to `/v1/leads`. Never echoes its value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The member; empty for the lead as a whole.
     pub field: String,
@@ -86,6 +88,15 @@ pub struct Problem {
     pub code: &'static str,
     /// For people.
     pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.field.as_str() {
+            "" => f.write_str(&self.message),
+            field => write!(f, "{field}: {}", self.message),
+        }
+    }
 }
 
 fn problem(field: impl Into<String>, code: &'static str, message: impl Into<String>) -> Problem {
@@ -121,7 +132,7 @@ pub fn canonical(value: &Value, leads: &config::Leads) -> Result<LeadPatch, Vec<
         Err(NoLead::NoEmail) if !known("email", &problems) => {
             problems.push(problem("email", "no_email", "a lead needs an e-mail address"));
         }
-        Err(NoLead::InvalidEmail(error)) => {
+        Err(NoLead::InvalidEmail(error)) if !known("email", &problems) => {
             problems.push(problem("email", "invalid_email", error.to_string()));
         }
         Ok(patch) if problems.is_empty() => return Ok(patch),
@@ -221,10 +232,7 @@ mod tests {
         };
         assert_eq!(problems(json!([])), own(&[("", "wrong_type")]));
         assert_eq!(problems(json!({})), own(&[("email", "no_email")]));
-        assert_eq!(
-            problems(json!({"email": 5})),
-            own(&[("email", "wrong_type"), ("email", "invalid_email")])
-        );
+        assert_eq!(problems(json!({"email": 5})), own(&[("email", "wrong_type")]));
         assert_eq!(problems(json!({"email": "nobody"})), own(&[("email", "invalid_email")]));
         let e = "a@example.com";
         assert_eq!(
