@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::lead::email::{self, EmailError, Folding};
 use crate::lead::phone::Region;
 use crate::lead::{
-    Change, Consent, Email, Field, LeadPatch, Micros, Touch, consent, name, phone, text,
+    Change, Consent, Email, Field, LeadPatch, Micros, Touch, consent, merge, name, phone, text,
 };
 
 use super::{
@@ -302,11 +302,18 @@ fn field_value(
         Field::Phone => {
             Some(phone::parse(value, settings.region).map_err(|_| FieldError::InvalidPhone)?)
         }
-        Field::LifecycleStage => {
-            text::key(value).map(|stage| stage.to_lowercase().replace([' ', '-'], "_"))
-        }
+        Field::LifecycleStage => Some(lifecycle_stage(value)?),
         _ => text::single_line(value),
     })
+}
+
+/// One of the known stages, however its words are written ("Marketing Qualified Lead",
+/// "marketingqualifiedlead"); any other could never be ranked.
+fn lifecycle_stage(value: &str) -> Result<String, FieldError> {
+    let letters: String =
+        value.chars().filter(|c| c.is_alphabetic()).flat_map(char::to_lowercase).collect();
+    let known = merge::LIFECYCLE_STAGES.iter().find(|stage| stage.replace('_', "") == letters);
+    known.map(|stage| (*stage).to_owned()).ok_or(FieldError::UnknownStage)
 }
 
 fn within(value: String, max: usize) -> Result<String, FieldError> {

@@ -52,6 +52,9 @@ pub enum FieldError {
     /// Not a time of the declared form, or outside the years 1 to 9999.
     #[error("not a time of the expected form")]
     InvalidTime,
+    /// A word that is no stage of the life cycle.
+    #[error("not a stage of the life cycle")]
+    UnknownStage,
     /// More members than one event may give.
     #[error("more than {max}; the rest is left out")]
     TooMany {
@@ -76,6 +79,7 @@ impl FieldError {
             FieldError::InvalidPhone => "invalid_phone",
             FieldError::InvalidConsent => "invalid_consent",
             FieldError::InvalidTime => "invalid_time",
+            FieldError::UnknownStage => "unknown_stage",
             FieldError::TooMany { .. } => "too_many",
             FieldError::InvalidName => "invalid_name",
             FieldError::NotClearable => "not_clearable",

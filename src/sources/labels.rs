@@ -12,6 +12,9 @@ use crate::mapping::{Rule, Target, Via, rule, rule_via};
 /// Where a kind's `prepare` leaves what it recognised.
 const FOUND: &str = "@found";
 
+/// Most members of one object that are looked at: as many as a form may have.
+const MAX_LABELS: usize = 1000;
+
 /// What was recognised, by the target's name.
 pub(super) const RULES: &[Rule] = &[
     rule(Target::Email, &["$['@found'].email"]),
@@ -206,7 +209,7 @@ impl Found {
 
     /// Every member of an object whose name is known.
     pub(super) fn put_members(&mut self, object: &Value) {
-        for (label, value) in object.as_object().into_iter().flatten() {
+        for (label, value) in object.as_object().into_iter().flatten().take(MAX_LABELS) {
             // In what programs send, `state` is a status more often than a province.
             if label != "state" {
                 self.put_labelled(label, value);

@@ -118,6 +118,7 @@ fn cases(kind: &str) -> Vec<(String, Case, Request)> {
 
 #[test]
 fn every_kind_reads_its_fixtures() {
+    assert!(cases("a kind that nobody gave a payload").is_empty());
     for source in SOURCES {
         let cases = cases(source.kind);
         assert!(
