@@ -1,18 +1,32 @@
 //! Configuration as it is written: plain data, one small struct per room.
 //!
-//! `config.default.toml` is the commented reference; the doc comments here are its reasons.
+//! `config.default.toml` is the commented reference; the doc comments here are its reasons. How the
+//! layers become a [`Config`] is `config/load.rs`, what may not stand together `config/validate.rs`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
 
+mod environment;
+mod load;
+mod read;
+mod tree;
+mod validate;
+mod values;
+
+pub use load::{ConfigError, Loaded, Override, Problem};
+pub use tree::Place;
+pub use values::cron;
+
+use values::{default_tolerance, default_trust};
+
 /// The whole file.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Where the private PostgreSQL lives.
@@ -38,7 +52,7 @@ pub struct Config {
 }
 
 /// `[database]`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
     /// Connection URL of the service role; absent: private PostgreSQL in `data_dir`.
@@ -50,39 +64,40 @@ pub struct Database {
     /// Connections of the sync pool.
     pub sync_connections: usize,
     /// Longest time one statement may run; the server enforces it.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "values::duration")]
     pub statement_timeout: Duration,
 }
 
 /// `[http]`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
     /// Address and port; port 0 takes a free one.
+    #[serde(with = "values::address")]
     pub listen: SocketAddr,
     /// Bearer token for `/v1`; absent: `/v1` answers loopback peers only.
     pub admin_token: Option<Secret>,
     /// Largest request body, before and after decompression, in bytes ("1MiB").
-    #[serde(deserialize_with = "bytes")]
+    #[serde(with = "values::bytes")]
     pub max_body: usize,
     /// Open connections at once; further ones wait in the kernel's queue.
     pub max_connections: usize,
     /// Time a client has for the request line and headers; also the idle limit of kept-alive connections.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "values::duration")]
     pub header_timeout: Duration,
     /// Time a client has for the body.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "values::duration")]
     pub body_timeout: Duration,
     /// Time for a whole request, storing included.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "values::duration")]
     pub request_timeout: Duration,
     /// Time that requests under way have to finish after SIGTERM.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "values::duration")]
     pub drain_timeout: Duration,
 }
 
 /// `[leads]`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Leads {
     /// Region of national phone numbers, ISO 3166-1 alpha-2 ("BR"); absent: only international ones are understood.
@@ -90,12 +105,12 @@ pub struct Leads {
     /// How addresses are folded into one key.
     pub email_folding: EmailFolding,
     /// An event time further ahead of the receipt than this is not reliable.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "values::duration")]
     pub future_tolerance: Duration,
 }
 
 /// `leads.email_folding`
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EmailFolding {
     /// Only letter case, white space and the domain's form.
@@ -108,42 +123,42 @@ pub enum EmailFolding {
 }
 
 /// `[deliveries]`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deliveries {
     /// How long raw payloads are kept; 0 keeps only rejected ones.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "values::duration")]
     pub keep: Duration,
 }
 
 /// `[sync]`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sync {
     /// `continuous`, or a cron expression with a time zone ("0 * * * * America/Sao_Paulo").
     pub schedule: String,
     /// How often due leads are looked for when nothing wakes the loop.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "values::duration")]
     pub poll: Duration,
     /// How long a claimed lead belongs to one instance; must outlive `call_timeout`.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "values::duration")]
     pub lease: Duration,
     /// Deadline of one call to a CRM, answer included.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "values::duration")]
     pub call_timeout: Duration,
     /// After a stolen lease or an unknown outcome: no lead is in sync before a push made this much later.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "values::duration")]
     pub confirm_after: Duration,
     /// First pause after a failed attempt; doubles with each further one, with full jitter.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "values::duration")]
     pub backoff_base: Duration,
     /// Longest pause between attempts.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "values::duration")]
     pub backoff_max: Duration,
 }
 
 /// `[log]`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
     /// `text` or `json`, to stderr.
@@ -153,7 +168,7 @@ pub struct Log {
 }
 
 /// `log.format`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
     /// For people.
@@ -163,7 +178,7 @@ pub enum LogFormat {
 }
 
 /// One `[[source]]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// Route: `POST /hooks/{name}`. Lower-case letters, digits, `-` and `_`.
@@ -171,10 +186,10 @@ pub struct Source {
     /// Built-in kind, or `custom`.
     pub kind: String,
     /// Signing secret, or two during a rotation.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub secret: OneOrMore<Secret>,
     /// For senders that cannot sign: compared with `?token=`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub url_token: OneOrMore<Secret>,
     /// For senders that can set a header: the value that `header` must have.
     pub header: Option<HeaderAuth>,
@@ -192,15 +207,15 @@ pub struct Source {
     /// Opt-ins of this source carry proof (double opt-in).
     #[serde(default)]
     pub double_opt_in: bool,
-    /// `custom` only: JSONPath of the parts that are one lead each ("$.leads[*]"); absent: the whole body.
+    /// `custom` only: JSONPath of the parts that are one lead each (`$.leads[*]`); absent: the whole body.
     pub split: Option<String>,
     /// Adds to or overrides the kind's mapping: target name to JSONPaths, first non-blank wins.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "values::dotted")]
     pub fields: BTreeMap<String, FieldRule>,
 }
 
 /// Paths of one target: a text, a list, or a table that also names a transform.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum FieldRule {
     /// `company = "$.org"`
@@ -212,11 +227,11 @@ pub enum FieldRule {
 }
 
 /// The long form of a [`FieldRule`].
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FullRule {
     /// JSONPaths, first non-blank wins.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub from: OneOrMore<String>,
     /// A constant, where no path gives a value.
     pub value: Option<String>,
@@ -225,7 +240,7 @@ pub struct FullRule {
 }
 
 /// `header = { name = "X-Api-Key", value = { env = "KEY" } }`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeaderAuth {
     /// Header name, letter case ignored.
@@ -235,7 +250,7 @@ pub struct HeaderAuth {
 }
 
 /// `basic = { user = "zap", password = { env = "PW" } }`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BasicAuth {
     /// User name.
@@ -245,7 +260,7 @@ pub struct BasicAuth {
 }
 
 /// How a `custom` source signs: an HMAC over the raw body in one header.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signature {
     /// Header that carries it.
@@ -262,12 +277,12 @@ pub struct Signature {
     /// Header with the time of the attempt in epoch seconds, signed as `TIME.BODY`; absent: the body alone is signed.
     pub timestamp_header: Option<String>,
     /// Largest age of that time.
-    #[serde(default = "default_tolerance", deserialize_with = "duration")]
+    #[serde(default = "default_tolerance", with = "values::duration")]
     pub tolerance: Duration,
 }
 
 /// `signature.algorithm`
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum SignatureAlgorithm {
     /// HMAC with SHA-256.
     #[default]
@@ -279,7 +294,7 @@ pub enum SignatureAlgorithm {
 }
 
 /// `signature.encoding`
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SignatureEncoding {
     /// Lower-case hexadecimal.
@@ -290,7 +305,7 @@ pub enum SignatureEncoding {
 }
 
 /// `source.untimed`
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Untimed {
     /// The receipt time of the first copy of that body, which the archive remembers.
@@ -303,7 +318,7 @@ pub enum Untimed {
 }
 
 /// One `[[destination]]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Destination {
     /// Name in tables, logs and commands. Lower-case letters, digits, `-` and `_`.
@@ -321,12 +336,12 @@ pub struct Destination {
     /// Calls under way at once, per instance.
     pub concurrency: Option<usize>,
     /// What is sent: lead value name to CRM property. Absent: the kind's default mapping.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "values::dotted")]
     pub fields: BTreeMap<String, Property>,
 }
 
 /// `phone = "phone"` or `phone = { to = "phone" }`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Property {
     /// Only the name.
@@ -336,7 +351,7 @@ pub enum Property {
 }
 
 /// The long form of a [`Property`].
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FullProperty {
     /// Property at the CRM.
@@ -363,7 +378,7 @@ pub struct Rate {
 }
 
 /// One value or a list of them.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum OneOrMore<T> {
     /// One.
@@ -379,6 +394,11 @@ impl<T> Default for OneOrMore<T> {
 }
 
 impl<T> OneOrMore<T> {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.as_slice().is_empty()
+    }
+
     /// All of them.
     pub fn as_slice(&self) -> &[T] {
         match self {
@@ -386,83 +406,4 @@ impl<T> OneOrMore<T> {
             OneOrMore::More(more) => more,
         }
     }
-}
-
-fn default_trust() -> u8 {
-    50
-}
-
-fn default_tolerance() -> Duration {
-    Duration::from_secs(300)
-}
-
-impl<'de> Deserialize<'de> for Rate {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Rate, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        parse_rate(&text).ok_or_else(|| {
-            serde::de::Error::custom(format!(
-                "\"{text}\" is not a rate; write calls per time, like \"100/10s\""
-            ))
-        })
-    }
-}
-
-fn parse_rate(text: &str) -> Option<Rate> {
-    let (calls, per) = text.split_once('/')?;
-    let calls = calls.trim().parse().ok().filter(|calls| *calls > 0)?;
-    let per = parse_duration(per).filter(|per| !per.is_zero())?;
-    Some(Rate { calls, per })
-}
-
-/// "250ms", "5s", "10m", "1h", "30d" or "0".
-fn parse_duration(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
-    let number: u64 = text[..unit_at].parse().ok()?;
-    let millis = match &text[unit_at..] {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    // A year's worth of centuries would overflow the arithmetic on database times later on.
-    number.checked_mul(millis).filter(|ms| *ms <= 36_500 * 86_400_000).map(Duration::from_millis)
-}
-
-/// "1MiB", "512KiB", "1048576".
-fn parse_bytes(text: &str) -> Option<usize> {
-    let text = text.trim();
-    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: usize = text[..unit_at].parse().ok()?;
-    let unit = match text[unit_at..].trim() {
-        "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return None,
-    };
-    number.checked_mul(unit)
-}
-
-fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse_duration(&text).ok_or_else(|| {
-        serde::de::Error::custom(format!(
-            "\"{text}\" is not a duration; write a number and ms, s, m, h or d, like \"30s\""
-        ))
-    })
-}
-
-fn bytes<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse_bytes(&text).ok_or_else(|| {
-        serde::de::Error::custom(format!(
-            "\"{text}\" is not a size; write a number and KiB, MiB or GiB, like \"1MiB\""
-        ))
-    })
 }

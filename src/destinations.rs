@@ -4,13 +4,128 @@
 //! stand-in under `fake_crm/`. A destination knows its CRM's API and nothing else: no SQL, no retry,
 //! no pacing (that is `sync`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::config;
-use crate::lead::Lead;
+use crate::lead::{Field, Lead};
+
+mod client;
+mod hubspot;
+mod webhook;
+
+/// Every kind of CRM there is.
+pub const DESTINATIONS: &[&Kind] = &[&hubspot::KIND, &webhook::KIND];
+
+/// A kind of CRM.
+pub struct Kind {
+    /// `kind` in the configuration.
+    pub name: &'static str,
+    /// One sentence for people.
+    pub summary: &'static str,
+    /// Makes one from its configuration, checked by [`build`] already, and the deadline of one call.
+    build: fn(&config::Destination, Duration) -> Built,
+}
+
+/// A destination, or what is wrong with its configuration.
+type Built = Result<Arc<dyn Destination>, DestinationError>;
+
+/// Why a destination cannot be used as it is configured.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DestinationError {
+    /// No such kind.
+    #[error("destination \"{name}\": there is no kind \"{kind}\"; {hint}")]
+    UnknownKind {
+        /// The destination.
+        name: String,
+        /// As written.
+        kind: String,
+        /// The nearest one, or all.
+        hint: String,
+    },
+    /// A key that this kind needs is missing.
+    #[error("destination \"{name}\": `{key}` is missing: {why}")]
+    Missing {
+        /// The destination.
+        name: String,
+        /// The key.
+        key: &'static str,
+        /// What it is for.
+        why: &'static str,
+    },
+    /// A key has a value that cannot be used. The value itself is not shown: it may be secret.
+    #[error("destination \"{name}\": `{key}` {why}")]
+    Invalid {
+        /// The destination.
+        name: String,
+        /// The key.
+        key: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// `fields` names something that a lead does not have.
+    #[error("destination \"{name}\": `fields.{value}` is nothing a lead has; {hint}")]
+    UnknownValue {
+        /// The destination.
+        name: String,
+        /// As written.
+        value: String,
+        /// The nearest valid name, or all.
+        hint: String,
+    },
+}
+
+/// The destination that the configuration describes, or what is wrong with the description.
+/// `call_timeout` is the deadline of one call, answer included.
+pub fn build(config: &config::Destination, call_timeout: Duration) -> Built {
+    let Some(kind) = DESTINATIONS.iter().find(|kind| kind.name == config.kind) else {
+        return Err(DestinationError::UnknownKind {
+            name: config.name.clone(),
+            kind: config.kind.clone(),
+            hint: nearest(&config.kind, DESTINATIONS.iter().map(|kind| kind.name)),
+        });
+    };
+    check_fields(config)?;
+    (kind.build)(config, call_timeout)
+}
+
+fn check_fields(config: &config::Destination) -> Result<(), DestinationError> {
+    let mut taken = BTreeMap::new();
+    for (value, property) in &config.fields {
+        if !Lead::is_value_name(value) {
+            let names = Field::ALL.iter().map(|f| f.name()).chain(Lead::OTHER_VALUES);
+            return Err(DestinationError::UnknownValue {
+                name: config.name.clone(),
+                value: value.clone(),
+                hint: nearest(value, names),
+            });
+        }
+        let to = property.to();
+        let why = match taken.insert(to, value) {
+            _ if to.trim() != to || to.is_empty() => format!("needs a property for {value}"),
+            Some(other) => format!("sends both {other} and {value} to the property {to}"),
+            None => continue,
+        };
+        return Err(DestinationError::Invalid { name: config.name.clone(), key: "fields", why });
+    }
+    Ok(())
+}
+
+/// "did you mean …?", or all valid names where none is near.
+fn nearest(written: &str, valid: impl Iterator<Item = &'static str> + Clone) -> String {
+    let near = valid
+        .clone()
+        .map(|name| (strsim::jaro_winkler(written, name), name))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness > 0.75);
+    match near {
+        Some((_, name)) => format!("did you mean \"{name}\"?"),
+        None => format!("valid are {}", valid.collect::<Vec<_>>().join(", ")),
+    }
+}
 
 /// One lead to push.
 #[derive(Clone, Debug)]

@@ -1,1 +1,401 @@
-//! To come.
+//! A stand-in CRM that speaks real HTTP and keeps state: for tests, the demo and anybody's trial runs.
+//!
+//! One server plays three CRMs ([`Crm`]): HubSpot's contacts API with its habits, a plain CRM that knows no
+//! unique key, and a receiver of signed webhooks. Faults are scripted per request or drawn from a seed, and a
+//! fault may strike *after* the write was done, which is where duplicates come from. It shares no code with
+//! the destinations it tests, so that it cannot share their mistakes: it imports nothing of this house.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+mod control;
+mod exchange;
+pub mod fault;
+pub mod hubspot;
+mod page;
+pub mod plain;
+mod socket;
+pub mod webhook;
+
+pub use fault::{Apply, Body, Fault, FaultRates, Order, Scripted};
+
+/// Which of the three CRMs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Crm {
+    /// `/crm/v3/objects/contacts…`
+    Hubspot,
+    /// `/plain/contacts`
+    Plain,
+    /// `/webhook`
+    Webhook,
+}
+
+impl Crm {
+    /// All three.
+    pub const ALL: [Crm; 3] = [Crm::Hubspot, Crm::Plain, Crm::Webhook];
+}
+
+/// How the stand-in behaves.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// HubSpot's part.
+    pub hubspot: hubspot::Options,
+    /// The plain CRM's part.
+    pub plain: plain::Options,
+    /// The webhook receiver's part.
+    pub webhook: webhook::Options,
+    /// Faults that come by themselves.
+    pub rates: FaultRates,
+    /// Seed of those faults and of shuffled results. A change starts the random numbers anew.
+    pub seed: u64,
+}
+
+/// A contact as the stand-in keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Contact {
+    /// The CRM's id; the lead id at the webhook receiver.
+    pub id: String,
+    /// Lower case.
+    pub email: String,
+    /// HubSpot and plain: properties with a value. Webhook: members of the last `data` as text.
+    pub properties: BTreeMap<String, String>,
+    /// In the bin (HubSpot).
+    pub archived: bool,
+}
+
+/// A request as it came in.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Counts from 1.
+    pub seq: u64,
+    /// `POST`.
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// Names in lower case, in order, without credentials.
+    pub headers: Vec<(String, String)>,
+    /// The exact bytes.
+    pub body: Bytes,
+    /// When it had come in.
+    pub at: jiff::Timestamp,
+    /// The fault that struck it.
+    pub fault: Option<Fault>,
+    /// Whether the CRM did something with it.
+    pub applied: bool,
+    /// The status it was answered with; `None`: no answer, or none yet.
+    pub status: Option<u16>,
+}
+
+impl Call {
+    /// The body as JSON, `null` where it is none.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or(serde_json::Value::Null)
+    }
+}
+
+/// What became of the contacts of one CRM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Contacts that are there now, the bin not counted.
+    pub contacts: u64,
+    /// Contacts ever created.
+    pub creates: u64,
+    /// Writes to a contact that was there.
+    pub updates: u64,
+    /// Contacts beyond the first of an e-mail, letter case ignored.
+    pub doubles: u64,
+}
+
+/// Everything in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Sum over the three CRMs.
+    #[serde(flatten)]
+    pub total: Counts,
+    /// Each CRM.
+    pub by_crm: BTreeMap<Crm, Counts>,
+    /// Requests so far.
+    pub calls: u64,
+    /// Answers by status; "none" where the connection was reset.
+    pub calls_by_status: BTreeMap<String, u64>,
+    /// Faults that wait for their request.
+    pub faults_waiting: usize,
+}
+
+/// How far the requests have come, for waiting without sleeping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Progress {
+    arrived: u64,
+    applied: u64,
+}
+
+/// Calls kept for [`FakeCrm::calls`]; older ones are only counted.
+const CALLS_KEPT: usize = 20_000;
+
+struct State {
+    options: Options,
+    rng: StdRng,
+    script: VecDeque<Scripted>,
+    calls: VecDeque<Call>,
+    arrived: u64,
+    applied: u64,
+    statuses: BTreeMap<String, u64>,
+    hubspot: hubspot::Account,
+    plain: plain::Contacts,
+    webhook: webhook::Receiver,
+}
+
+impl State {
+    fn new(options: Options) -> State {
+        State {
+            rng: StdRng::seed_from_u64(options.seed),
+            options,
+            script: VecDeque::new(),
+            calls: VecDeque::new(),
+            arrived: 0,
+            applied: 0,
+            statuses: BTreeMap::new(),
+            hubspot: hubspot::Account::default(),
+            plain: plain::Contacts::default(),
+            webhook: webhook::Receiver::default(),
+        }
+    }
+
+    fn set_options(&mut self, options: Options) {
+        if options.seed != self.options.seed {
+            self.rng = StdRng::seed_from_u64(options.seed);
+        }
+        self.options = options;
+    }
+
+    /// Takes the fault of a request: the first scripted one that fits, else one by chance.
+    fn take_fault(&mut self, path: &str) -> Option<Fault> {
+        let fits = |s: &Scripted| s.path.as_deref().is_none_or(|p| path.starts_with(p));
+        match self.script.iter().position(fits) {
+            Some(at) => self.script.remove(at).map(|s| s.fault),
+            None => self.options.rates.draw(&mut self.rng),
+        }
+    }
+
+    fn contacts(&self, crm: Crm) -> Vec<Contact> {
+        match crm {
+            Crm::Hubspot => self.hubspot.contacts(),
+            Crm::Plain => self.plain.contacts(),
+            Crm::Webhook => self.webhook.contacts(),
+        }
+    }
+
+    fn creates_per_email(&self, crm: Crm) -> &BTreeMap<String, u64> {
+        match crm {
+            Crm::Hubspot => &self.hubspot.creates,
+            Crm::Plain => &self.plain.creates,
+            Crm::Webhook => &self.webhook.creates,
+        }
+    }
+
+    fn counts(&self, crm: Crm) -> Counts {
+        let mut per_email = BTreeMap::<String, u64>::new();
+        for contact in self.contacts(crm).into_iter().filter(|c| !c.archived) {
+            *per_email.entry(contact.email).or_default() += 1;
+        }
+        Counts {
+            contacts: per_email.values().sum(),
+            creates: self.creates_per_email(crm).values().sum(),
+            updates: match crm {
+                Crm::Hubspot => self.hubspot.updates,
+                Crm::Plain => self.plain.updates,
+                Crm::Webhook => self.webhook.updates,
+            },
+            doubles: per_email.values().map(|n| n - 1).sum(),
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        let by_crm: BTreeMap<Crm, Counts> =
+            Crm::ALL.into_iter().map(|crm| (crm, self.counts(crm))).collect();
+        let sum = |part: fn(&Counts) -> u64| by_crm.values().map(part).sum();
+        Summary {
+            total: Counts {
+                contacts: sum(|c| c.contacts),
+                creates: sum(|c| c.creates),
+                updates: sum(|c| c.updates),
+                doubles: sum(|c| c.doubles),
+            },
+            by_crm,
+            calls: self.arrived,
+            calls_by_status: self.statuses.clone(),
+            faults_waiting: self.script.len(),
+        }
+    }
+}
+
+/// What the server's tasks share.
+struct Shared {
+    state: Mutex<State>,
+    progress: watch::Sender<Progress>,
+    /// Counts releases of held requests.
+    released: watch::Sender<u64>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while the lock was held leaves numbers that are still good enough to look at.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A running stand-in. Dropped, it stops.
+pub struct FakeCrm {
+    shared: Arc<Shared>,
+    addr: SocketAddr,
+    stop: Mutex<CancellationToken>,
+    server: tokio::sync::Mutex<JoinHandle<()>>,
+}
+
+impl FakeCrm {
+    /// Serves on the listener. Fails only where the listener has no address.
+    pub fn start(listener: TcpListener, options: Options) -> std::io::Result<FakeCrm> {
+        let addr = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::new(options)),
+            progress: watch::Sender::new(Progress::default()),
+            released: watch::Sender::new(0),
+        });
+        let stop = CancellationToken::new();
+        let server = tokio::spawn(exchange::serve(listener, Arc::clone(&shared), stop.clone()));
+        Ok(FakeCrm { shared, addr, stop: Mutex::new(stop), server: server.into() })
+    }
+
+    /// Binds a free loopback port and serves there.
+    pub async fn on_free_port(options: Options) -> std::io::Result<FakeCrm> {
+        FakeCrm::start(TcpListener::bind(("127.0.0.1", 0)).await?, options)
+    }
+
+    /// "http://127.0.0.1:4711", without a slash at the end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Stops listening and cuts all connections; both are done when it returns. State and log stay readable.
+    pub async fn stop(&self) {
+        self.cancel();
+        FakeCrm::ended(&mut *self.server.lock().await).await;
+    }
+
+    /// Serves again on the same port with the state it had.
+    pub async fn resume(&self) -> std::io::Result<()> {
+        self.cancel();
+        let mut server = self.server.lock().await;
+        FakeCrm::ended(&mut server).await;
+        let listener = TcpListener::bind(self.addr).await?;
+        let stop = CancellationToken::new();
+        *server = tokio::spawn(exchange::serve(listener, Arc::clone(&self.shared), stop.clone()));
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = stop;
+        Ok(())
+    }
+
+    async fn ended(server: &mut JoinHandle<()>) {
+        if !server.is_finished() {
+            // It has no result, and that it ended is all that matters.
+            let _ = server.await;
+        }
+    }
+
+    fn cancel(&self) {
+        self.stop.lock().unwrap_or_else(PoisonError::into_inner).cancel();
+    }
+
+    /// Contacts in the order of their creation.
+    pub fn contacts(&self, crm: Crm) -> Vec<Contact> {
+        self.shared.state().contacts(crm)
+    }
+
+    /// How often each lower-case e-mail was created. Exactly one contact means exactly 1.
+    pub fn creates_per_email(&self, crm: Crm) -> BTreeMap<String, u64> {
+        self.shared.state().creates_per_email(crm).clone()
+    }
+
+    /// Contacts beyond the first of an e-mail, letter case ignored.
+    pub fn doubles(&self, crm: Crm) -> u64 {
+        self.shared.state().counts(crm).doubles
+    }
+
+    /// Everything in numbers.
+    pub fn summary(&self) -> Summary {
+        self.shared.state().summary()
+    }
+
+    /// The newest requests, oldest first, without those to the stand-in's own pages.
+    pub fn calls(&self) -> Vec<Call> {
+        self.shared.state().calls.iter().cloned().collect()
+    }
+
+    /// Queues a fault for the next request that has none yet.
+    pub fn script(&self, fault: impl Into<Scripted>) {
+        self.shared.state().script.push_back(fault.into());
+    }
+
+    /// Forgets scripted faults that nothing has met yet.
+    pub fn clear_script(&self) {
+        self.shared.state().script.clear();
+    }
+
+    /// The options as they are.
+    pub fn options(&self) -> Options {
+        self.shared.state().options.clone()
+    }
+
+    /// Replaces the options; contacts stay.
+    pub fn set_options(&self, options: Options) {
+        self.shared.state().set_options(options);
+    }
+
+    /// Forgets contacts, calls and faults; options stay.
+    pub fn reset(&self) {
+        control::reset(&self.shared);
+    }
+
+    /// Lets every request that [`Fault::HoldBefore`] or [`Fault::HoldAfter`] holds go on.
+    pub fn release(&self) {
+        self.shared.released.send_modify(|n| *n += 1);
+    }
+
+    /// Waits until so many requests have come in since the start or reset. Give it a time limit.
+    pub async fn wait_for_calls(&self, n: u64) {
+        // The sender lives in `self.shared`, so waiting cannot fail.
+        let _ = self.shared.progress.subscribe().wait_for(|p| p.arrived >= n).await;
+    }
+
+    /// Waits until so many requests have been done by the CRM, answered or not. Give it a time limit.
+    pub async fn wait_for_applied(&self, n: u64) {
+        let _ = self.shared.progress.subscribe().wait_for(|p| p.applied >= n).await;
+    }
+
+    /// Test hook: makes HubSpot forget a contact and give its data a new id, as a merge does.
+    pub fn renumber(&self, email: &str) {
+        self.shared.state().hubspot.renumber(email);
+    }
+}
+
+impl Drop for FakeCrm {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}

@@ -11,7 +11,6 @@ pub mod fake_crm;
 pub mod http;
 pub mod lead;
 pub mod mapping;
-pub mod observe;
 pub mod private_pg;
 pub mod receive;
 pub mod secret;

@@ -10,6 +10,7 @@ use crate::lead::LeadPatch;
 use crate::mapping::{Document, MappingError, Rule};
 use crate::secret::Secret;
 
+pub mod api;
 mod calendly;
 mod configured;
 mod custom;

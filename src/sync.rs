@@ -1,1 +1,210 @@
-//! To come.
+//! The sync loop: claim, push, settle, until every destination has what the leads say.
+//!
+//! Nothing here is exactly-once by luck: the claim takes a lease and a token, the settle needs the token,
+//! and a lead is in sync only when the CRM confirmed exactly the version that is wanted now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use uuid::Uuid;
+
+use crate::config::Rate;
+use crate::destinations::Destination;
+use crate::error::Chain;
+use crate::stop::Stop;
+use crate::store::{Store, StoreError};
+
+pub mod backoff;
+pub mod payload;
+pub mod schedule;
+pub mod step;
+
+use schedule::Schedule;
+use step::{Done, Step};
+
+/// Leads looked at in one go when a new destination is brought up to date.
+const ENROL_PAGE: i64 = 5_000;
+
+/// Timings of the loop; `config::Sync` explains them.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How often due leads are looked for when nothing wakes the loop.
+    pub poll: Duration,
+    /// How long a claimed lead belongs to one instance.
+    pub lease: Duration,
+    /// Deadline of one call.
+    pub call_timeout: Duration,
+    /// Grace time after a stolen lease or an unknown outcome.
+    pub confirm_after: Duration,
+    /// First pause after a failure.
+    pub backoff_base: Duration,
+    /// Longest pause.
+    pub backoff_max: Duration,
+}
+
+/// A destination with what the loop needs to know of its configuration.
+#[derive(Clone)]
+pub struct Configured {
+    /// Name in tables, logs and commands.
+    pub name: String,
+    /// The CRM.
+    pub destination: Arc<dyn Destination>,
+    /// Lead value name and CRM property, sorted by property.
+    pub fields: Vec<(String, String)>,
+    /// Calls per time over all instances.
+    pub rate: Option<Rate>,
+    /// Calls under way at once in this instance.
+    pub concurrency: usize,
+}
+
+/// The sync loop of this instance. Cheap to clone.
+#[derive(Clone)]
+pub struct Syncer {
+    store: Store,
+    settings: Settings,
+    /// Name of this instance in leases.
+    holder: Arc<str>,
+}
+
+impl Syncer {
+    /// A syncer of its own name; nothing runs yet.
+    pub fn new(store: Store, settings: Settings) -> Syncer {
+        let holder = format!("{}-{}", std::process::id(), Uuid::new_v4().simple());
+        Syncer { store, settings, holder: holder.into() }
+    }
+
+    /// Marks leads due that a destination has never heard of, page by page; returns how many.
+    pub async fn enrol(&self, destination: &Configured) -> Result<i64, StoreError> {
+        let mut after = Uuid::nil();
+        let mut marked = 0;
+        loop {
+            let (last, page) = self.store.enrol(&destination.name, after, ENROL_PAGE).await?;
+            marked += page;
+            match last {
+                Some(last) => after = last,
+                None => break,
+            }
+        }
+        if marked > 0 {
+            tracing::info!(destination = destination.name, leads = marked, "leads marked due for a new destination");
+        }
+        Ok(marked)
+    }
+
+    /// One pass: pushes until nothing is due now. Leads that wait after a failure stay waiting.
+    pub async fn pass(&self, destination: &Configured, stop: &Stop) -> Result<Done, StoreError> {
+        let workers = (0..destination.concurrency.max(1)).map(|_| async {
+            let mut done = Done::default();
+            loop {
+                match self.step(destination, stop).await? {
+                    Step::Idle => return Ok::<_, StoreError>(done),
+                    Step::Paused(_) => {
+                        done.paused = true;
+                        return Ok(done);
+                    }
+                    Step::Worked(step) => done.add(&step),
+                }
+                if stop.is_cancelled() {
+                    return Ok(done);
+                }
+            }
+        });
+        let mut total = Done::default();
+        for done in futures_util::future::join_all(workers).await {
+            total.add(&done?);
+        }
+        Ok(total)
+    }
+
+    /// Runs a destination until `stop`. `changed` ticks after every commit of this instance that moved a lead.
+    pub async fn run(
+        self,
+        destination: Configured,
+        schedule: Schedule,
+        changed: watch::Receiver<u64>,
+        stop: Stop,
+    ) {
+        while let Err(error) = self.enrol(&destination).await {
+            tracing::error!(destination = destination.name, "cannot mark leads due: {}", Chain(&error));
+            if self.rest(&stop, self.settings.poll).await {
+                return;
+            }
+        }
+        if !schedule.is_continuous() {
+            return self.run_scheduled(&destination, &schedule, &stop).await;
+        }
+        let more = Notify::new();
+        let workers = (0..destination.concurrency.max(1))
+            .map(|worker| self.work(worker, &destination, &more, changed.clone(), &stop));
+        futures_util::future::join_all(workers).await;
+    }
+
+    async fn run_scheduled(&self, destination: &Configured, schedule: &Schedule, stop: &Stop) {
+        loop {
+            let now = jiff::Timestamp::now();
+            let Some(next) = schedule.next_after(now) else {
+                tracing::error!(destination = destination.name, "the schedule never comes again");
+                return stop.cancelled().await;
+            };
+            let wait = Duration::try_from(next.duration_since(now)).unwrap_or(Duration::ZERO);
+            if self.rest(stop, wait).await {
+                return;
+            }
+            if let Err(error) = self.pass(destination, stop).await {
+                tracing::error!(destination = destination.name, "sync pass failed: {}", Chain(&error));
+            }
+        }
+    }
+
+    /// One worker. The first is woken by changes and polls; the others help when there is more than one
+    /// call's worth, and stay away while the circuit is open, so that one call at a time probes.
+    async fn work(
+        &self,
+        worker: usize,
+        destination: &Configured,
+        more: &Notify,
+        mut changed: watch::Receiver<u64>,
+        stop: &Stop,
+    ) {
+        while !stop.is_cancelled() {
+            if worker > 0 && stop.run_until_cancelled(more.notified()).await.is_none() {
+                return;
+            }
+            // Interest is registered before looking, so that nothing committed in between is missed.
+            changed.mark_unchanged();
+            match self.step(destination, stop).await {
+                Ok(Step::Worked(done)) => {
+                    if done.full && done.calls_failed == 0 {
+                        more.notify_one();
+                    }
+                }
+                Ok(Step::Idle) => {
+                    if worker == 0 {
+                        tokio::select! {
+                            _ = stop.cancelled() => return,
+                            _ = changed.changed() => {}
+                            _ = tokio::time::sleep(self.settings.poll) => {}
+                        }
+                    }
+                }
+                Ok(Step::Paused(length)) => {
+                    if worker == 0 && self.rest(stop, length.min(self.settings.poll)).await {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    tracing::error!(destination = destination.name, "sync step failed: {}", Chain(&error));
+                    if self.rest(stop, self.settings.poll).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits, and says whether to stop.
+    async fn rest(&self, stop: &Stop, length: Duration) -> bool {
+        stop.run_until_cancelled(tokio::time::sleep(length)).await.is_none()
+    }
+}

@@ -1,0 +1,3 @@
+-- How many leads there are.
+-- Result: one row, one number.
+select count(*) as leads from leadsync.leads;

@@ -1,0 +1,21 @@
+-- Mark leads due for destination $1 that it has never heard of: up to $3 leads after lead_id $2.
+-- Result: the last lead_id looked at (null: there are no more) and how many were marked.
+with page as (
+    select l.lead_id, l.version
+    from leadsync.leads as l
+    where l.lead_id > $2
+    order by l.lead_id
+    limit $3
+),
+marked as (
+    insert into leadsync.lead_sync (lead_id, destination, state, wanted_version, next_attempt_at)
+    select p.lead_id, $1, 'due', p.version, clock_timestamp()
+    from page as p
+    where not exists (
+        select from leadsync.lead_sync as s where s.lead_id = p.lead_id and s.destination = $1
+    )
+    order by p.lead_id
+    on conflict (lead_id, destination) do nothing
+    returning lead_id
+)
+select (select lead_id from page order by lead_id desc limit 1) as last_lead_id, (select count(*) from marked) as marked;

@@ -1,0 +1,10 @@
+-- When there is something to do for destination $1.
+-- Result: seconds until the earliest lead is due or its lease runs out (0: now, null: nothing is due).
+select extract(epoch from greatest(min(d.ready_at) - statement_timestamp(), interval '0'))::float8 as seconds
+from (
+    select greatest(s.next_attempt_at, coalesce(s.lease_until, '-infinity')) as ready_at
+    from leadsync.lead_sync as s
+    where s.destination = $1 and s.state = 'due'
+    order by s.next_attempt_at
+    limit 1000
+) as d;

@@ -1,0 +1,237 @@
+//! Group commit: what waits while a group is written becomes the next group. An idle service writes at once.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use uuid::Uuid;
+
+use super::outcome::{Event, archived, item_outcomes};
+use super::repeats::RepeatCounter;
+use super::{Delivery, ItemOutcome, Job, RETRY_AFTER, ReceiveError, Settings};
+use crate::config::Untimed;
+use crate::error::Chain;
+use crate::lead::Micros;
+use crate::lead::merge::{EventTime, LeadState, Origin};
+use crate::sources::Item;
+use crate::store::leads::Merged;
+use crate::store::{Store, StoreError};
+
+/// Leads in one group: enough to share the cost of a commit (measured: CPU per row falls ninefold up
+/// to 100 rows, little after), few enough to answer soon.
+const GROUP_LEADS: usize = 512;
+
+/// Deadlocks and broken connections are retried this often before the group is split or refused.
+const TRIES: u32 = 3;
+
+/// One group-commit writer.
+pub(super) struct Writer {
+    pub store: Store,
+    pub settings: Settings,
+    pub repeats: std::sync::Arc<RepeatCounter>,
+    pub changed: watch::Sender<u64>,
+}
+
+impl Writer {
+    /// Writes groups until the last sender is gone.
+    pub async fn run(self, mut queue: mpsc::Receiver<Job>) {
+        while let Some(first) = queue.recv().await {
+            let mut leads = first.delivery.items.len();
+            let mut group = vec![first];
+            while leads < GROUP_LEADS
+                && let Ok(job) = queue.try_recv()
+            {
+                leads += job.delivery.items.len();
+                group.push(job);
+            }
+            self.write(group).await;
+        }
+    }
+
+    /// Writes a group and answers each of its jobs. A delivery that the database refuses harms only
+    /// itself: the group is halved until it stands alone.
+    async fn write(&self, group: Vec<Job>) {
+        let mut groups = vec![group];
+        while let Some(mut group) = groups.pop() {
+            let deliveries: Vec<&Delivery> = group.iter().map(|job| &job.delivery).collect();
+            match self.commit_with_retries(&deliveries).await {
+                Ok(outcomes) => {
+                    for (job, outcomes) in group.into_iter().zip(outcomes) {
+                        // The sender may have hung up; its delivery is stored all the same.
+                        let _ = job.reply.send(Ok(outcomes));
+                    }
+                }
+                Err(StoreError::Refused(_) | StoreError::Retry(_)) if group.len() > 1 => {
+                    let rest = group.split_off(group.len() / 2);
+                    groups.push(rest);
+                    groups.push(group);
+                }
+                Err(error) => {
+                    let ids: Vec<Uuid> = group.iter().map(|j| j.delivery.delivery_id).collect();
+                    tracing::error!(delivery.ids = ?ids, "cannot store deliveries: {}", Chain(&error));
+                    for job in group {
+                        let _ = job.reply.send(Err(ReceiveError::Unavailable(RETRY_AFTER)));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn commit_with_retries(
+        &self,
+        deliveries: &[&Delivery],
+    ) -> Result<Vec<Vec<ItemOutcome>>, StoreError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.commit(deliveries).await {
+                // A commit in doubt is retried too: the same events again change nothing.
+                Err(StoreError::Retry(error) | StoreError::Unavailable(error)) if tries < TRIES => {
+                    tracing::warn!(tries, "storing a group failed, trying again: {}", Chain(&*error));
+                    let jitter = rand::random_range(5..50) * u64::from(tries);
+                    tokio::time::sleep(Duration::from_millis(jitter)).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn commit(&self, deliveries: &[&Delivery]) -> Result<Vec<Vec<ItemOutcome>>, StoreError> {
+        let mut connection = self.store.group_connection().await?;
+        let tx = connection.begin().await?;
+        let untimed: Vec<Uuid> =
+            deliveries.iter().filter(|d| needs_first_receipt(d)).map(|d| d.delivery_id).collect();
+        let archive = match untimed.is_empty() {
+            true => HashMap::new(),
+            false => tx.first_receipts(&untimed).await?,
+        };
+        let receipts = first_receipts(deliveries, archive);
+        let mut events: Vec<Event> = Vec::new();
+        for (at, delivery) in deliveries.iter().enumerate() {
+            let first_receipt = receipts[&delivery.delivery_id];
+            for (item, lead) in delivery.items.iter().enumerate() {
+                if let Item::Lead(patch) = lead {
+                    let time = self.time_of(delivery, patch.occurred_at, first_receipt);
+                    let speaker = &delivery.speaker;
+                    let origin = Origin {
+                        source_name: &speaker.name,
+                        source: speaker.source,
+                        trust: speaker.trust,
+                        time,
+                    };
+                    let state = LeadState::of_event((**patch).clone(), origin);
+                    events.push(Event { delivery: at, item, state });
+                }
+            }
+        }
+        let folds = fold(&events);
+        let mut merged: HashMap<String, Merged> = HashMap::new();
+        if !folds.is_empty() {
+            let states: Vec<LeadState> = folds.values().cloned().collect();
+            merged = tx.upsert(&states).await?.into_iter().map(|m| (m.email.clone(), m)).collect();
+        }
+        let mut outcomes = item_outcomes(deliveries, &events, &folds, &merged);
+        let mut distinct = HashSet::new();
+        let rows: Vec<_> = deliveries
+            .iter()
+            .zip(&outcomes)
+            .filter(|(d, _)| !d.replayed && distinct.insert(d.delivery_id))
+            .map(|(d, outcomes)| archived(d, outcomes, self.settings.keep_bodies))
+            .collect();
+        let mut new = match rows.is_empty() {
+            true => HashSet::new(),
+            false => tx.record(&rows).await?,
+        };
+        tx.commit().await?;
+        for (delivery, outcomes) in deliveries.iter().zip(&outcomes) {
+            // The first of the group that is new is the archived copy; every other one is a repeat.
+            if !new.remove(&delivery.delivery_id) {
+                self.repeats.add(delivery, outcomes);
+            }
+        }
+        if merged.values().any(|m| m.moved) {
+            self.changed.send_modify(|n| *n = n.wrapping_add(1));
+        }
+        self.name_unseen(deliveries, &mut outcomes).await;
+        Ok(outcomes)
+    }
+
+    /// When an event happened, for the merge.
+    fn time_of(
+        &self,
+        delivery: &Delivery,
+        stated: Option<Micros>,
+        first_receipt: Micros,
+    ) -> EventTime {
+        match (stated, delivery.speaker.untimed) {
+            (Some(at), _) => {
+                EventTime::stated(at, delivery.received_at, self.settings.leads.future_tolerance)
+            }
+            (None, Untimed::FirstReceipt) => EventTime::measured(first_receipt),
+            (None, Untimed::LastArrival) => EventTime::measured(delivery.received_at),
+            (None, Untimed::FillOnly) => EventTime::UNKNOWN,
+        }
+    }
+
+    /// Ids of leads that another transaction made between our snapshot and our insert: rare, and the
+    /// leads are committed, so failing to name them fails nothing.
+    async fn name_unseen(&self, deliveries: &[&Delivery], outcomes: &mut [Vec<ItemOutcome>]) {
+        let mut unnamed: Vec<(usize, usize, String)> = Vec::new();
+        for (at, delivery) in deliveries.iter().enumerate() {
+            for (item, lead) in delivery.items.iter().enumerate() {
+                if let Item::Lead(patch) = lead
+                    && outcomes[at][item].lead_id.is_none()
+                {
+                    unnamed.push((at, item, patch.email.as_str().to_owned()));
+                }
+            }
+        }
+        if unnamed.is_empty() {
+            return;
+        }
+        let emails: Vec<String> = unnamed.iter().map(|(.., email)| email.clone()).collect();
+        match self.store.lead_ids(&emails).await {
+            Ok(ids) => {
+                for (at, item, email) in unnamed {
+                    outcomes[at][item].lead_id = ids.get(&email).copied();
+                }
+            }
+            Err(error) => tracing::warn!("cannot name leads just stored: {}", Chain(&error)),
+        }
+    }
+}
+
+fn needs_first_receipt(delivery: &Delivery) -> bool {
+    delivery.speaker.untimed == Untimed::FirstReceipt
+        && delivery
+            .items
+            .iter()
+            .any(|item| matches!(item, Item::Lead(patch) if patch.occurred_at.is_none()))
+}
+
+/// Receipt of the first copy of each delivery: from the archive, else the earliest in the group.
+fn first_receipts(
+    deliveries: &[&Delivery],
+    archive: HashMap<Uuid, Micros>,
+) -> HashMap<Uuid, Micros> {
+    let mut receipts = archive;
+    for delivery in deliveries {
+        let receipt = receipts.entry(delivery.delivery_id).or_insert(delivery.received_at);
+        *receipt = delivery.received_at.min(*receipt);
+    }
+    receipts
+}
+
+/// One state per e-mail, in bytewise order of e-mails.
+fn fold(events: &[Event]) -> BTreeMap<&str, LeadState> {
+    let mut folds: BTreeMap<&str, LeadState> = BTreeMap::new();
+    for event in events {
+        match folds.get_mut(event.state.email.as_str()) {
+            Some(fold) => fold.join(event.state.clone()),
+            None => {
+                folds.insert(event.state.email.as_str(), event.state.clone());
+            }
+        }
+    }
+    folds
+}

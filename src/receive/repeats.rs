@@ -1,0 +1,72 @@
+//! Counting repeats: bookkeeping off the path of the answer. A crash loses counts, never leads.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::outcome::of_delivery;
+use super::{Delivery, ItemOutcome};
+use crate::error::Chain;
+use crate::stop::Stop;
+use crate::store::Store;
+use crate::store::deliveries::Repeats;
+
+/// How often counts are written.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Distinct deliveries counted between two writes; more are not counted, to bound memory.
+const MOST: usize = 100_000;
+
+/// Repeats since the last write, by delivery.
+#[derive(Default)]
+pub(super) struct RepeatCounter(Mutex<HashMap<Uuid, Repeats>>);
+
+impl RepeatCounter {
+    /// Counts one more copy. A replayed delivery is no new copy, but may have a new outcome.
+    pub fn add(&self, delivery: &Delivery, outcomes: &[ItemOutcome]) {
+        let outcome = of_delivery(outcomes);
+        let copies = i64::from(!delivery.replayed);
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.len() >= MOST && !counts.contains_key(&delivery.delivery_id) {
+            return;
+        }
+        let count = counts.entry(delivery.delivery_id).or_insert(Repeats {
+            delivery_id: delivery.delivery_id,
+            copies: 0,
+            last_received_at: delivery.received_at,
+            outcome,
+        });
+        count.copies += copies;
+        count.last_received_at = count.last_received_at.max(delivery.received_at);
+        count.outcome = outcome;
+    }
+
+    /// Writes what has been counted; keeps it for the next time when that fails.
+    pub async fn flush(&self, store: &Store) {
+        let counts = {
+            let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *counts)
+        };
+        if counts.is_empty() {
+            return;
+        }
+        let repeats: Vec<Repeats> = counts.into_values().collect();
+        if let Err(error) = store.count_repeats(&repeats).await {
+            tracing::warn!("cannot count repeats, trying again later: {}", Chain(&error));
+            let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            for repeat in repeats {
+                counts.entry(repeat.delivery_id).and_modify(|c| c.copies += repeat.copies).or_insert(repeat);
+            }
+        }
+    }
+}
+
+/// Writes counts until the service stops, and once more then.
+pub(super) async fn keep_counting(counter: Arc<RepeatCounter>, store: Store, stop: Stop) {
+    while stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_some() {
+        counter.flush(&store).await;
+    }
+    counter.flush(&store).await;
+}
