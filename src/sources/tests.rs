@@ -481,3 +481,18 @@ fn jotform_addresses_and_hidden_fields() {
     assert_eq!(patch.touch.utm_source.as_deref(), Some("news"));
     assert!(patch.field_errors.is_empty() && patch.occurred_at.is_none());
 }
+
+#[test]
+fn plain_names_of_a_form() {
+    let source =
+        compile(json!({"name": "expo", "kind": "json", "url_token": "x", "double_opt_in": true}));
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let body = "E-mail=a%40example.com&tags%5B%5D=a&tags%5B%5D=b&attributes%5Bbudget%5D=5&opt_in=yes&state=active&Company=";
+    let items = source.read(&Verified::stored(request("", &form, body))).unwrap();
+    let [Item::Lead(patch)] = items.as_slice() else { panic!("{items:?}") };
+    assert_eq!(patch.tags.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(patch.attributes["budget"].value(), Some("5"));
+    assert_eq!(patch.consent.map(|c| (c.granted, c.proven)), Some((true, true)));
+    assert_eq!(patch.touch.source.as_deref(), Some("expo"));
+    assert!(patch.fields.is_empty() && patch.field_errors.is_empty(), "{patch:?}");
+}
