@@ -9,12 +9,14 @@ use serde_json::Value;
 use serde_json_path::JsonPath;
 
 mod apply;
+mod errors;
 mod extract;
 mod target;
 pub mod time;
 mod via;
 
-pub use apply::{FieldError, Mapped, NoLead, Settings};
+pub use apply::{Mapped, Settings};
+pub use errors::{FieldError, NoLead};
 pub use target::Target;
 pub use via::Via;
 

@@ -52,15 +52,19 @@ pub struct Source {
     pub split: Split,
     /// Its mapping, in order of precedence; `[source.fields]` replaces a target's rules.
     pub rules: &'static [&'static [Rule]],
-    /// Headers worth keeping with a delivery beside `content-type` and those the rules read. Never secrets.
+    /// Headers worth keeping with a delivery beside `content-type` and those the rules read. Never
+    /// secrets, and never one that differs between a delivery and its retry: what is kept tells them apart.
     pub headers: &'static [&'static str],
     /// Adds to a part what paths cannot reach, under `@found` (titles joined, labels recognised).
     pub prepare: Option<fn(&mut Value)>,
     /// A stable word where a part is not about a lead ("event_type", "test").
     pub ignore: Option<fn(&Document<'_>) -> Option<&'static str>>,
     /// The answer to a GET with that query, where the sender checks the address like that.
-    pub handshake: Option<fn(query: &str, secrets: &[Secret]) -> Option<Handshake>>,
+    pub handshake: Option<HandshakeFn>,
 }
+
+/// Answers a GET by its query and the source's secrets; `None`: it is no handshake.
+pub type HandshakeFn = fn(query: &str, secrets: &[Secret]) -> Option<Handshake>;
 
 /// How deliveries of a kind prove who sent them.
 #[derive(Clone, Copy, Debug)]
@@ -169,8 +173,7 @@ impl Verified {
 pub struct SourceError {
     /// `name` of the source.
     pub name: String,
-    /// What is wrong.
-    #[source]
+    /// What is wrong. Part of the sentence above, so it is no `source()` that would say it again.
     pub kind: SourceErrorKind,
 }
 
@@ -219,7 +222,7 @@ pub enum SourceErrorKind {
     BadTrust(u8),
     /// A path or a name in `[source.fields]` or `split`.
     #[error("{0}")]
-    Mapping(#[source] MappingError),
+    Mapping(MappingError),
     /// The header's value would be archived with every delivery.
     #[error("`fields` reads the header \"{0}\", which carries a credential")]
     CredentialHeader(String),

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::lead::email::{self, EmailError, Folding};
 use crate::lead::phone::Region;
 use crate::lead::{
-    Change, Consent, Email, Field, LeadPatch, Micros, Touch, consent, name, phone, text,
+    Change, Consent, Email, Field, LeadPatch, Micros, Touch, consent, merge, name, phone, text,
 };
 
-use super::{Document, Line, MAX_MEMBERS, MAX_NAME_BYTES, Mapping, Target, Via, extract};
+use super::{
+    Document, FieldError, Line, MAX_MEMBERS, MAX_NAME_BYTES, Mapping, NoLead, Target, Via, extract,
+};
 
 /// What normalisation needs to know about the source.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,87 +32,6 @@ pub struct Mapped {
     pub lead: Result<LeadPatch, NoLead>,
     /// Targets whose value could not be used, by name.
     pub errors: BTreeMap<String, FieldError>,
-}
-
-/// Why a part gives no lead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoLead {
-    /// Nothing where the mapping looks for the address.
-    #[error("no e-mail address where the mapping looks for one")]
-    NoEmail,
-    /// A text that is no address.
-    #[error("{0}")]
-    InvalidEmail(EmailError),
-}
-
-impl NoLead {
-    /// A stable word for answers and tables.
-    pub const fn reason(self) -> &'static str {
-        match self {
-            NoLead::NoEmail => "no_email",
-            NoLead::InvalidEmail(_) => "invalid_email",
-        }
-    }
-}
-
-/// Why a value could not be used. The lead is kept without it. Never holds the value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FieldError {
-    /// A list or an object where one value is wanted, or the reverse.
-    #[error("is {found}, not {wanted}")]
-    WrongType {
-        /// What is there.
-        found: &'static str,
-        /// What should be.
-        wanted: &'static str,
-    },
-    /// An integer over 64 bits or a huge float: its digits are lost already.
-    #[error("the number is too large to be exact; send it as a text")]
-    InexactNumber,
-    /// Longer than the target holds; never cut silently.
-    #[error("longer than {max} bytes")]
-    TooLong {
-        /// The limit.
-        max: usize,
-    },
-    /// Not a phone number.
-    #[error("not a valid phone number")]
-    InvalidPhone,
-    /// Neither yes nor no.
-    #[error("neither a yes nor a no")]
-    InvalidConsent,
-    /// Not a time of the declared form, or outside the years 1 to 9999.
-    #[error("not a time of the expected form")]
-    InvalidTime,
-    /// More members than one event may give.
-    #[error("more than {max}; the rest is left out")]
-    TooMany {
-        /// The limit.
-        max: usize,
-    },
-    /// A blank or over-long name of an attribute.
-    #[error("a name is blank or longer than 128 bytes")]
-    InvalidName,
-    /// `clear` names something that cannot be cleared.
-    #[error("names something that cannot be cleared")]
-    NotClearable,
-}
-
-impl FieldError {
-    /// A stable word for answers.
-    pub const fn code(self) -> &'static str {
-        match self {
-            FieldError::WrongType { .. } => "wrong_type",
-            FieldError::InexactNumber => "inexact_number",
-            FieldError::TooLong { .. } => "too_long",
-            FieldError::InvalidPhone => "invalid_phone",
-            FieldError::InvalidConsent => "invalid_consent",
-            FieldError::InvalidTime => "invalid_time",
-            FieldError::TooMany { .. } => "too_many",
-            FieldError::InvalidName => "invalid_name",
-            FieldError::NotClearable => "not_clearable",
-        }
-    }
 }
 
 impl Mapping {
@@ -381,11 +302,18 @@ fn field_value(
         Field::Phone => {
             Some(phone::parse(value, settings.region).map_err(|_| FieldError::InvalidPhone)?)
         }
-        Field::LifecycleStage => {
-            text::key(value).map(|stage| stage.to_lowercase().replace([' ', '-'], "_"))
-        }
+        Field::LifecycleStage => Some(lifecycle_stage(value)?),
         _ => text::single_line(value),
     })
+}
+
+/// One of the known stages, however its words are written ("Marketing Qualified Lead",
+/// "marketingqualifiedlead"); any other could never be ranked.
+fn lifecycle_stage(value: &str) -> Result<String, FieldError> {
+    let letters: String =
+        value.chars().filter(|c| c.is_alphabetic()).flat_map(char::to_lowercase).collect();
+    let known = merge::LIFECYCLE_STAGES.iter().find(|stage| stage.replace('_', "") == letters);
+    known.map(|stage| (*stage).to_owned()).ok_or(FieldError::UnknownStage)
 }
 
 fn within(value: String, max: usize) -> Result<String, FieldError> {

@@ -213,3 +213,14 @@ proptest! {
         prop_assert!(patch.fields.values().filter_map(Change::value).all(|v| !v.trim().is_empty() && !v.contains('\0')));
     }
 }
+
+#[test]
+fn stages_are_known_ones() {
+    let stage = |word: &str| {
+        let patch = lead(&[("lifecycle_stage", "$.s", None)], json!({"s": word}));
+        (field(&patch, Field::LifecycleStage).map(str::to_owned), patch.field_errors.len())
+    };
+    assert_eq!(stage("Marketing Qualified Lead"), (Some("marketing_qualified_lead".into()), 0));
+    assert_eq!(stage("marketingqualifiedlead"), (Some("marketing_qualified_lead".into()), 0));
+    assert_eq!(stage("hot"), (None, 1));
+}

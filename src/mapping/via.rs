@@ -2,9 +2,9 @@
 
 use crate::lead::{Field, Micros, consent, name, phone, text};
 
-use super::apply::{FieldError, Settings};
 use super::target::Target;
 use super::time;
+use super::{FieldError, Settings};
 
 /// A conversion between the text found and the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -157,10 +157,10 @@ impl ConfiguredSource {
         }
     }
 
-    /// Headers, in lower case, that a replay of a delivery needs. Never credentials.
+    /// Headers beside `content-type`, in lower case, that a replay of a delivery needs. Never
+    /// credentials, and the same on every retry.
     pub fn kept_headers(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = vec!["content-type"];
-        names.extend(self.source.headers);
+        let mut names: Vec<&str> = self.source.headers.to_vec();
         names.extend(self.mapping.headers());
         names.sort_unstable();
         names.dedup();

@@ -35,6 +35,9 @@ fn prepare(part: &mut Value) {
     }
     let mut found = Found::default();
     for (key, value) in part["rawRequest"].as_object().into_iter().flatten() {
+        if value["city"].is_string() {
+            put_address(&mut found, value);
+        }
         if let Some(target) = question_name(key).and_then(labels::recognise) {
             put(&mut found, target, value);
         }
@@ -67,6 +70,12 @@ fn put(found: &mut Found, target: &'static str, value: &Value) {
         ("phone", Value::Object(_)) => found.put(target, &joined(&["country", "area", "phone"])),
         _ => found.put(target, value),
     }
+}
+
+fn put_address(found: &mut Found, address: &Value) {
+    found.put("city", &address["city"]);
+    found.put("region", &address["state"]);
+    found.put("country", &address["country"]);
 }
 
 fn decode_entities(value: &mut Value) {

@@ -50,7 +50,7 @@ pub const SOURCE: Source = Source {
         rule(Target::EventId, &["$['@headers']['x-shopify-event-id']"]),
         rule(Target::EventType, &["$['@headers']['x-shopify-topic']"]),
     ]],
-    headers: &["x-shopify-shop-domain", "x-shopify-webhook-id", "x-shopify-test"],
+    headers: &["x-shopify-shop-domain", "x-shopify-test"],
     prepare: None,
     ignore: Some(ignore),
     handshake: None,

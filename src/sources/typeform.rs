@@ -1,5 +1,7 @@
 //! Typeform: one `form_response` per submission; answers are typed, titles stand apart in the definition.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use crate::lead::Field;
@@ -58,15 +60,20 @@ fn ignore(doc: &Document<'_>) -> Option<&'static str> {
 fn prepare(part: &mut Value) {
     let mut found = Found::default();
     let response = &part["form_response"];
-    let titles = response["definition"]["fields"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let titles: HashMap<&str, &str> = response["definition"]["fields"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|field| Some((field["id"].as_str()?, field["title"].as_str()?)))
+        .collect();
     for answer in response["answers"].as_array().into_iter().flatten() {
         let field = &answer["field"];
-        let title = titles
-            .iter()
-            .find(|title| title["id"] == field["id"] && !field["id"].is_null())
-            .and_then(|title| title["title"].as_str());
+        let title = field["id"].as_str().and_then(|id| titles.get(id));
         let label = field["ref"].as_str().and_then(labels::recognise);
-        let Some(target) = label.or_else(|| title.and_then(labels::recognise)) else { continue };
+        let Some(target) = label.or_else(|| title.and_then(|title| labels::recognise(title)))
+        else {
+            continue;
+        };
         // The value stands under the member named by its type; choices have their labels deeper.
         let value = answer["type"].as_str().map_or(&Value::Null, |kind| &answer[kind]);
         match value {
