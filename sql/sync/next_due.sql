@@ -1,6 +1,8 @@
 -- When there is something to do for destination $1.
 -- Result: seconds until the earliest lead is due or its lease runs out (0: now, null: nothing is due).
-select extract(epoch from greatest(min(d.ready_at) - statement_timestamp(), interval '0'))::float8 as seconds
+select case when count(*) > 0 then
+    extract(epoch from greatest(min(d.ready_at) - statement_timestamp(), interval '0'))
+end::float8 as seconds
 from (
     select greatest(s.next_attempt_at, coalesce(s.lease_until, '-infinity')) as ready_at
     from leadsync.lead_sync as s
