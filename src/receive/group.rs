@@ -209,15 +209,16 @@ fn needs_first_receipt(delivery: &Delivery) -> bool {
             .any(|item| matches!(item, Item::Lead(patch) if patch.occurred_at.is_none()))
 }
 
-/// Receipt of the first copy of each delivery: from the archive, else the earliest in the group.
+/// Receipt of the first copy of each delivery: the archive's, else that of the first in the group, which
+/// is the one about to be archived. Never an earlier one of a copy that waited longer: later copies and
+/// replays count with what the archive says, and all of them must say the same.
 fn first_receipts(
     deliveries: &[&Delivery],
     archive: HashMap<Uuid, Micros>,
 ) -> HashMap<Uuid, Micros> {
     let mut receipts = archive;
     for delivery in deliveries {
-        let receipt = receipts.entry(delivery.delivery_id).or_insert(delivery.received_at);
-        *receipt = delivery.received_at.min(*receipt);
+        receipts.entry(delivery.delivery_id).or_insert(delivery.received_at);
     }
     receipts
 }

@@ -2,6 +2,7 @@
 
 mod destinations;
 mod fake_crm;
+mod http;
 mod migrate;
 mod pool;
 mod private_pg;

@@ -2,3 +2,5 @@
 
 pub mod app;
 pub mod db;
+pub mod log;
+pub mod wire;
