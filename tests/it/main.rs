@@ -1,11 +1,14 @@
 //! The integration tests, one binary: everything against a real PostgreSQL.
 
+mod api;
 mod destinations;
 mod fake_crm;
+mod hooks;
 mod http;
 mod migrate;
 mod pool;
 mod private_pg;
+mod replay;
 mod smoke;
 mod support;
 mod tls;

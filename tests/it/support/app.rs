@@ -155,6 +155,11 @@ impl TestApp {
         (status, answer.json().await.unwrap_or(Value::Null))
     }
 
+    /// The one value that a query without parameters gives.
+    pub async fn value<T: tokio_postgres::types::FromSqlOwned>(&self, sql: &str) -> T {
+        self.db.client().await.query_one(sql, &[]).await.expect(sql).get(0)
+    }
+
     /// A syncer of its own and the service's destination, for stepping by hand.
     pub fn syncer(&self) -> (Syncer, Configured) {
         let mut destinations = app::destinations(&self.config).expect("destinations");
