@@ -62,7 +62,10 @@ async fn one_lead_an_array_and_lines() {
     assert_eq!((status, words(&lines)), (200, vec!["created".to_owned(), "unchanged".to_owned()]));
     assert_eq!(send(&app, &json!([])).await, (200, json!({"outcomes": []})));
     assert_eq!(app.value::<i64>("select count(*) from leadsync.leads").await, 3);
-    assert_eq!(app.value::<i64>("select count(*) from leadsync.deliveries where source = 'api'").await, 3);
+    assert_eq!(
+        app.value::<i64>("select count(*) from leadsync.deliveries where source = 'api'").await,
+        3
+    );
 }
 
 #[tokio::test]
@@ -100,12 +103,18 @@ async fn each_bad_field_is_named_and_the_good_items_are_stored() {
         assert!(found.contains(&expected), "{expected:?} not in {found:?}");
     }
     assert_eq!(found.len(), 13, "{found:?}");
-    let message = problem["errors"].as_array().unwrap().iter().find(|e| e["field"] == "comapny").unwrap();
-    assert!(message["message"].as_str().unwrap().contains("did you mean \"company\"?"), "{message}");
+    let message =
+        problem["errors"].as_array().unwrap().iter().find(|e| e["field"] == "comapny").unwrap();
+    assert!(
+        message["message"].as_str().unwrap().contains("did you mean \"company\"?"),
+        "{message}"
+    );
     let outcomes = problem["outcomes"].as_array().unwrap();
     let created: Vec<usize> = (0..7).filter(|n| outcomes[*n]["outcome"] == "created").collect();
     assert_eq!(created, [0, 6]);
-    assert!(outcomes.iter().filter(|o| o["outcome"] == "rejected").all(|o| o["reason"].is_string()));
+    assert!(
+        outcomes.iter().filter(|o| o["outcome"] == "rejected").all(|o| o["reason"].is_string())
+    );
     assert!(!problem.to_string().contains("secretperson"), "input is echoed: {problem}");
     assert_eq!(app.value::<i64>("select count(*) from leadsync.leads").await, 2);
     let reason = "select items -> 2 ->> 'reason' from leadsync.deliveries where source = 'api'";
@@ -143,16 +152,36 @@ async fn bad_bodies_are_told_what_they_are() {
         (&[json], b"null", 422, "not_a_lead"),
         (&[json], b"\"x\"", 422, "not_a_lead"),
         (&[json], br#"{"email":"a\u0000@example.com"}"#, 422, "invalid_leads"),
-        (&[json], br#"{"email":"a@example.com","phone":123456789012345678901234567890}"#, 422, "invalid_leads"),
+        (
+            &[json],
+            br#"{"email":"a@example.com","phone":123456789012345678901234567890}"#,
+            422,
+            "invalid_leads",
+        ),
         (&[json], br#"{"email":"a@example.com; b@example.com"}"#, 422, "invalid_leads"),
         (&[LINES], b"not json\nnor this", 422, "invalid_leads"),
         (&[("content-type", "text/plain")], b"{}", 415, "unsupported_media_type"),
-        (&[("content-type", "application/x-www-form-urlencoded")], b"email=a", 415, "unsupported_media_type"),
-        (&[("content-type", "application/json; charset=utf-16")], b"{}", 415, "unsupported_media_type"),
+        (
+            &[("content-type", "application/x-www-form-urlencoded")],
+            b"email=a",
+            415,
+            "unsupported_media_type",
+        ),
+        (
+            &[("content-type", "application/json; charset=utf-16")],
+            b"{}",
+            415,
+            "unsupported_media_type",
+        ),
         (&[json, ("content-encoding", "br")], b"{}", 415, "unsupported_encoding"),
         (&[json, ("content-encoding", "gzip")], b"{}", 400, "bad_gzip"),
         (&[json, ("idempotency-key", "two words")], b"{}", 422, "invalid_idempotency_key"),
-        (&[json, ("idempotency-key", "a"), ("idempotency-key", "b")], b"{}", 422, "invalid_idempotency_key"),
+        (
+            &[json, ("idempotency-key", "a"), ("idempotency-key", "b")],
+            b"{}",
+            422,
+            "invalid_idempotency_key",
+        ),
         (&[json, ("x-forwarded-for", "203.0.113.9")], b"{}", 403, "loopback_only"),
         (&[json], &[b' '; (1 << 20) + 1], 413, "body_too_large"),
         (&[json], &[b'['; 1 << 20], 400, "malformed_json"),
@@ -186,7 +215,10 @@ async fn a_key_belongs_to_one_body() {
     let (status, created) = post("k-1", &one).await;
     assert_eq!((status, &created["outcome"]), (200, &json!("created")));
     let (status, again) = post("k-1", &one).await;
-    assert_eq!((status, again), (200, json!({"outcome": "unchanged", "lead_id": created["lead_id"]})));
+    assert_eq!(
+        (status, again),
+        (200, json!({"outcome": "unchanged", "lead_id": created["lead_id"]}))
+    );
     let (status, problem) = post("k-1", &other).await;
     assert_eq!((status, &problem["code"]), (422, &json!("idempotency_key_reused")));
     assert_eq!(app.get("/v1/leads/b@example.com").await.0, 404, "nothing of it was stored");
@@ -209,7 +241,9 @@ async fn the_token_and_only_the_token_opens() {
     let app = TestApp::spawn_with("[http]\nadmin_token = \"right-token\"", RECEIVE).await;
     let log = Log::record();
     let lead = json!({"email": "a@example.com"}).to_string();
-    for headers in [&[][..], &[("authorization", "Bearer wrong")], &[("authorization", "Basic right-token")]] {
+    for headers in
+        [&[][..], &[("authorization", "Bearer wrong")], &[("authorization", "Basic right-token")]]
+    {
         let (status, problem) = app.post("/v1/leads", headers, lead.clone()).await;
         assert_eq!((status, &problem["code"]), (401, &json!("unauthorized")), "{headers:?}");
     }
@@ -261,29 +295,69 @@ async fn a_lead_shows_where_everything_came_from() {
     for name in members(&view["lead"]) {
         assert!(columns.iter().any(|column| column == name), "{name} is no column");
     }
-    let names = ["first_name", "last_name", "full_name", "phone", "company", "job_title", "website", "city", "region",
-        "country", "language", "message", "lifecycle_stage", "marketing_consent", "attributes.budget"];
+    let names = [
+        "first_name",
+        "last_name",
+        "full_name",
+        "phone",
+        "company",
+        "job_title",
+        "website",
+        "city",
+        "region",
+        "country",
+        "language",
+        "message",
+        "lifecycle_stage",
+        "marketing_consent",
+        "attributes.budget",
+    ];
     assert_eq!(members(&view["origin"]), BTreeSet::from(names));
     for name in names {
         let origin = &view["origin"][name];
-        assert_eq!(members(origin), BTreeSet::from(["value", "occurred_at", "source", "trust"]), "{name}");
-        assert_eq!((&origin["occurred_at"], &origin["source"]), (&full["occurred_at"], &json!("api")), "{name}");
+        assert_eq!(
+            members(origin),
+            BTreeSet::from(["value", "occurred_at", "source", "trust"]),
+            "{name}"
+        );
+        assert_eq!(
+            (&origin["occurred_at"], &origin["source"]),
+            (&full["occurred_at"], &json!("api")),
+            "{name}"
+        );
         let trusted = !["lifecycle_stage", "marketing_consent"].contains(&name);
         assert_eq!(origin["trust"], if trusted { json!(50) } else { Value::Null }, "{name}");
     }
     assert_eq!(view["origin"]["attributes.budget"]["value"], "10");
     assert_eq!(view["origin"]["marketing_consent"]["value"], true);
 
-    let members_of = ["name", "state", "wanted_version", "confirmed_version", "remote_id", "attempts", "next_attempt_at", "last_error"];
+    let members_of = [
+        "name",
+        "state",
+        "wanted_version",
+        "confirmed_version",
+        "remote_id",
+        "attempts",
+        "next_attempt_at",
+        "last_error",
+    ];
     let destination = view["destinations"][0].clone();
     assert_eq!(members(&destination), BTreeSet::from(members_of));
     assert_eq!((&destination["name"], &destination["state"]), (&json!("hubspot"), &json!("due")));
-    assert_eq!((&destination["wanted_version"], &destination["confirmed_version"]), (&json!(1), &Value::Null));
+    assert_eq!(
+        (&destination["wanted_version"], &destination["confirmed_version"]),
+        (&json!(1), &Value::Null)
+    );
     assert!(destination["next_attempt_at"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok());
     assert_eq!((&destination["last_error"], &destination["attempts"]), (&Value::Null, &json!(0)));
 
     // A refusal of the CRM, and then its consent.
-    let status = Fault::Status { status: 503, body: Default::default(), apply: Default::default(), retry_after: None };
+    let status = Fault::Status {
+        status: 503,
+        body: Default::default(),
+        apply: Default::default(),
+        retry_after: None,
+    };
     app.crm.script(status);
     let (syncer, hubspot) = app.syncer();
     let stop = leadsync::stop::Stop::new();
@@ -295,7 +369,10 @@ async fn a_lead_shows_where_everything_came_from() {
     app.drain().await;
     let (_, view) = app.get("/v1/leads/ana@example.com").await;
     let destination = &view["destinations"][0];
-    assert_eq!((&destination["state"], &destination["confirmed_version"]), (&json!("synced"), &json!(1)));
+    assert_eq!(
+        (&destination["state"], &destination["confirmed_version"]),
+        (&json!("synced"), &json!(1))
+    );
     assert!(destination["remote_id"].is_string());
 
     assert_eq!(app.get("/v1/leads/nobody@example.com").await.0, 404);

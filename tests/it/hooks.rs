@@ -114,7 +114,8 @@ fn samples() -> Vec<Sample> {
             let read = |ext: &str| std::fs::read(folder.join(format!("{name}.{ext}")));
             let headers = String::from_utf8(read("headers").unwrap()).unwrap();
             let headers = headers.lines().filter_map(|line| line.split_once(": "));
-            let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            let headers =
+                headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
             let body = read("json").or_else(|_| read("body")).unwrap();
             samples.push(Sample { name, case, headers, body });
         }
@@ -152,7 +153,8 @@ async fn every_sample_becomes_its_lead() {
                 ("company", &expected.company),
                 ("job_title", &expected.job_title),
             ];
-            let utm = ["source", "medium", "campaign", "term", "content"].map(|n| format!("utm_{n}"));
+            let utm =
+                ["source", "medium", "campaign", "term", "content"].map(|n| format!("utm_{n}"));
             let utm: Vec<_> =
                 utm.iter().map(|n| (n.as_str(), expected.utm.get(n).cloned())).collect();
             let utm = utm.iter().map(|(name, value)| (*name, value));
@@ -164,9 +166,8 @@ async fn every_sample_becomes_its_lead() {
             assert_eq!(consent, expected.consent, "{name}");
             assert_eq!(view["lead"]["marketing_consent"].as_bool(), expected.consent, "{name}");
             // Without a time of its own it counts with its receipt, to the microsecond.
-            let time = |column: &str| {
-                jiff::Timestamp::try_from(row.get::<_, SystemTime>(column)).unwrap()
-            };
+            let time =
+                |column: &str| jiff::Timestamp::try_from(row.get::<_, SystemTime>(column)).unwrap();
             let wanted = expected.event_time_utc.unwrap_or_else(|| time("received_at"));
             assert_eq!(time("at"), wanted, "{name}");
         }
@@ -175,7 +176,8 @@ async fn every_sample_becomes_its_lead() {
         assert_eq!(stored[0].body.as_deref(), Some(&*body), "{name}");
         assert!(stored[0].items.is_none(), "{name}: {:?}", stored[0].items);
         let kept = format!("{:?}{:?}", stored[0].headers, stored[0].query);
-        for secret in ["example-2026", "token-example", "key-example", "ignature", "Hmac", "Basic"] {
+        for secret in ["example-2026", "token-example", "key-example", "ignature", "Hmac", "Basic"]
+        {
             assert!(!kept.contains(secret), "{name}: {kept}");
         }
         // Two samples are about the same person.
@@ -278,7 +280,11 @@ async fn folding_joins_spellings_of_one_person() {
             assert_eq!(view["lead_id"], answer.1["lead_id"], "found by any spelling");
             assert_eq!(view["lead"]["email_as_typed"], *spelling);
         }
-        assert_eq!(app.value::<i64>("select count(*) from leadsync.leads").await, leads, "{folding}");
+        assert_eq!(
+            app.value::<i64>("select count(*) from leadsync.leads").await,
+            leads,
+            "{folding}"
+        );
     }
 }
 
@@ -382,7 +388,7 @@ fn bad_bodies() -> Vec<Bad> {
         of(None, "no content type", br#"{"email":"none@example.com"}"#, 200, "created"),
         of(Some("text/plain"), "text", br#"{"email":"a@example.com"}"#, 415, "unsupported_media_type"),
         of(Some("application/xml"), "XML", b"<a/>", 415, "unsupported_media_type"),
-        of(Some("garbage;;="), "no media type", b"{}", 415, "unsupported_media_type"),
+        of(Some("garbage;;="), "no media type", b"{} ", 415, "unsupported_media_type"),
         of(Some("application/json; charset=iso-8859-1"), "Latin-1", b"{\"email\":\"a@example.com\",\"city\":\"\xe9\"}", 415, "unsupported_media_type"),
         of(Some("application/json; charset=iso-8859-1"), "ASCII as Latin-1", br#"{"email":"latin@example.com"}"#, 200, "created"),
         of(Some("application/json; charset=utf-16"), "UTF-16 as it says", b"{\0}\0", 415, "unsupported_media_type"),
@@ -396,11 +402,27 @@ fn bad_bodies() -> Vec<Bad> {
         of(Some("multipart/form-data"), "no boundary", b"x", 400, malformed),
     ];
     for (n, address) in [
-        "nobody", "a@b@example.com", "a@example.com; b@example.com", "a@example.com,b@example.com",
-        "Ana <a@example.com>", "\\\"a b\\\"@example.com", "a(x)@example.com", "a@[192.0.2.1]",
-        "a@192.0.2.1", "@example.com", ".a@example.com", "a..b@example.com", "a b@example.com",
-        "a@localhost", "a@-x.com", "a@x..com", "a@", "a\\u0000@example.com",
-        "a@example.com\\r\\nbcc: x@example.com", "' or 1=1 --", "${jndi:ldap://x}@",
+        "nobody",
+        "a@b@example.com",
+        "a@example.com; b@example.com",
+        "a@example.com,b@example.com",
+        "Ana <a@example.com>",
+        "\\\"a b\\\"@example.com",
+        "a(x)@example.com",
+        "a@[192.0.2.1]",
+        "a@192.0.2.1",
+        "@example.com",
+        ".a@example.com",
+        "a..b@example.com",
+        "a b@example.com",
+        "a@localhost",
+        "a@-x.com",
+        "a@x..com",
+        "a@",
+        "a\\u0000@example.com",
+        "a@example.com\\r\\nbcc: x@example.com",
+        "' or 1=1 --",
+        "${jndi:ldap://x}@",
     ]
     .into_iter()
     .enumerate()
@@ -409,7 +431,11 @@ fn bad_bodies() -> Vec<Bad> {
         let body = format!(r#"{{"email":"{address}","first_name":"secretperson","n":{n}}}"#);
         cases.push(bad("hostile address", body, 200, "invalid_email"));
     }
-    for long in [format!("{}@example.com", "a".repeat(65)), format!("a@{}com", "abcdefgh.".repeat(40)), "a".repeat(500_000)] {
+    for long in [
+        format!("{}@example.com", "a".repeat(65)),
+        format!("a@{}com", "abcdefgh.".repeat(40)),
+        "a".repeat(500_000),
+    ] {
         cases.push(bad("long address", format!(r#"{{"email":"{long}"}}"#), 200, "invalid_email"));
     }
     cases
@@ -419,7 +445,8 @@ fn bad_bodies() -> Vec<Bad> {
 async fn bad_bodies_harm_nobody() {
     let app = TestApp::receiving().await;
     let log = Log::record();
-    for (n, Bad { name, content_type, body, status, word }) in bad_bodies().into_iter().enumerate() {
+    for (n, Bad { name, content_type, body, status, word }) in bad_bodies().into_iter().enumerate()
+    {
         let url = format!("{}/hooks/site", app.url);
         let mut request = app.http.post(url).header("x-api-key", "site-key").body(body.clone());
         if let Some(content_type) = content_type {
@@ -438,16 +465,31 @@ async fn bad_bodies_harm_nobody() {
         assert_eq!(usize::try_from(stored.body_bytes).unwrap(), body.len(), "{name}");
         if status != 200 {
             assert_eq!(answer["code"], word, "{name}");
-            assert_eq!((&*stored.outcome, stored.reason.as_deref()), ("rejected", Some("malformed")), "{name}");
+            assert_eq!(
+                (&*stored.outcome, stored.reason.as_deref()),
+                ("rejected", Some("malformed")),
+                "{name}"
+            );
         } else if word == "created" {
-            assert_eq!((&answer["outcome"], &*stored.outcome), (&json!(word), word), "{name}: {answer}");
+            assert_eq!(
+                (&answer["outcome"], &*stored.outcome),
+                (&json!(word), word),
+                "{name}: {answer}"
+            );
         } else {
             assert_eq!(answer, json!({"outcome": "rejected", "reason": word}), "{name}");
-            assert_eq!((&*stored.outcome, stored.reason.as_deref()), ("rejected", Some(word)), "{name}");
+            assert_eq!(
+                (&*stored.outcome, stored.reason.as_deref()),
+                ("rejected", Some(word)),
+                "{name}"
+            );
         }
     }
     log.has_no_error();
-    assert!(!log.text().contains("secretperson") && !log.text().contains("@example"), "personal data in the log");
+    assert!(
+        !log.text().contains("secretperson") && !log.text().contains("@example"),
+        "personal data in the log"
+    );
 
     // What was made of the odd ones.
     for (email, field, value) in [
@@ -488,7 +530,12 @@ async fn who_does_not_prove_who_it_is_leaves_nothing() {
         ("/hooks/site", &[][..], 401, "bad_signature"),
         ("/hooks/site", &[("x-api-key", "")], 401, "bad_signature"),
         ("/hooks/site", &[("x-api-key", "site-keY")], 401, "bad_signature"),
-        ("/hooks/site", &[("x-api-key", "site-key"), ("x-api-key", "site-key")], 401, "bad_signature"),
+        (
+            "/hooks/site",
+            &[("x-api-key", "site-key"), ("x-api-key", "site-key")],
+            401,
+            "bad_signature",
+        ),
         ("/hooks/site?x-api-key=site-key", &[], 401, "bad_signature"),
         ("/hooks/listed", &[], 401, "bad_signature"),
         ("/hooks/listed?token=", &[], 401, "bad_signature"),
@@ -498,8 +545,18 @@ async fn who_does_not_prove_who_it_is_leaves_nothing() {
         ("/hooks/Site", &[("x-api-key", "site-key")], 404, "not_found"),
         ("/hooks/site%00", &[("x-api-key", "site-key")], 404, "not_found"),
         ("/hooks/api", &[("x-api-key", "site-key")], 404, "not_found"),
-        ("/hooks/site", &[("x-api-key", "site-key"), ("content-encoding", "br")], 415, "unsupported_encoding"),
-        ("/hooks/site", &[("x-api-key", "site-key"), ("content-encoding", "gzip")], 400, "bad_gzip"),
+        (
+            "/hooks/site",
+            &[("x-api-key", "site-key"), ("content-encoding", "br")],
+            415,
+            "unsupported_encoding",
+        ),
+        (
+            "/hooks/site",
+            &[("x-api-key", "site-key"), ("content-encoding", "gzip")],
+            400,
+            "bad_gzip",
+        ),
     ] {
         let (got, answer) = app.post(path, headers, lead.clone()).await;
         assert_eq!((got, answer["code"].as_str()), (status, Some(code)), "{path} {headers:?}");
@@ -508,8 +565,12 @@ async fn who_does_not_prove_who_it_is_leaves_nothing() {
     let hook = format!("{}/hooks/site", app.url);
     assert_eq!(app.http.head(&hook).send().await.unwrap().status(), 200);
     for method in [reqwest::Method::GET, reqwest::Method::PUT, reqwest::Method::DELETE] {
-        let answer = app.http.request(method, &hook).header("x-api-key", "site-key").send().await.unwrap();
-        assert_eq!((answer.status().as_u16(), &answer.headers()["allow"]), (405, &"HEAD, POST".parse().unwrap()));
+        let answer =
+            app.http.request(method, &hook).header("x-api-key", "site-key").send().await.unwrap();
+        assert_eq!(
+            (answer.status().as_u16(), &answer.headers()["allow"]),
+            (405, &"HEAD, POST".parse().unwrap())
+        );
     }
     assert_eq!(app.value::<i64>("select count(*) from leadsync.deliveries").await, 0);
     assert_eq!(app.value::<i64>("select count(*) from leadsync.leads").await, 0);
@@ -555,7 +616,11 @@ async fn a_large_body_is_refused_however_it_comes() {
     assert_eq!(outcome(&answer), "created");
     let answer = app.post("/hooks/site", &headers, gzip(full.as_bytes())).await;
     assert_eq!(outcome(&answer), "unchanged");
-    assert_eq!(app.value::<i64>("select count(*) from leadsync.deliveries").await, 1, "zipped or not");
+    assert_eq!(
+        app.value::<i64>("select count(*) from leadsync.deliveries").await,
+        1,
+        "zipped or not"
+    );
     log.has_no_error();
 }
 
@@ -601,7 +666,8 @@ async fn one_bad_lead_of_a_thousand_harms_only_itself() {
     assert_eq!(items.as_array().unwrap().len(), 1000);
     assert_eq!(items[500]["reason"], "invalid_email");
     let (_, again) = app.deliver(&json!(leads)).await;
-    let unchanged = again["outcomes"].as_array().unwrap().iter().filter(|o| o["outcome"] == "unchanged");
+    let unchanged =
+        again["outcomes"].as_array().unwrap().iter().filter(|o| o["outcome"] == "unchanged");
     assert_eq!(unchanged.count(), 999);
 }
 
@@ -632,7 +698,8 @@ async fn repeats_are_counted_and_nothing_else() {
         .query("select outcome, copies, last_received_at > received_at from leadsync.deliveries order by copies", &[])
         .await
         .unwrap();
-    let rows: Vec<(String, i64, bool)> = rows.iter().map(|r| (r.get(0), r.get(1), r.get(2))).collect();
+    let rows: Vec<(String, i64, bool)> =
+        rows.iter().map(|r| (r.get(0), r.get(1), r.get(2))).collect();
     let rejected = |copies| ("rejected".to_owned(), copies, true);
     assert_eq!(rows, [rejected(2), rejected(3), ("created".to_owned(), 6, true)]);
     let after: String = client.query_one(row, &[]).await.unwrap().get(0);
@@ -680,7 +747,8 @@ async fn copies_of_an_untimed_body_race_and_agree() {
     let other = one.another(&text).await;
     for round in 0..5 {
         let lead = json!({"email": "a@example.com", "round": round, "tags": [format!("{round}")]});
-        let copies = (0..40).map(|n| say(if n % 2 == 0 { &one } else { &other }, "first_receipt", &lead));
+        let copies =
+            (0..40).map(|n| say(if n % 2 == 0 { &one } else { &other }, "first_receipt", &lead));
         let answers = bounded("the copies", futures_util::future::join_all(copies)).await;
         let changed = answers.iter().filter(|answer| *answer != "unchanged").count();
         assert_eq!(changed, 1, "{answers:?}");
@@ -700,16 +768,28 @@ async fn other_policies_for_untimed_events() {
     let timed = |email: &str| json!({"email": email, "company": "Timed", "occurred_at": "2001-01-01T00:00:00Z"});
 
     assert_eq!(say(&app, "site", &timed("fill@example.com")).await, "created");
-    assert_eq!(say(&app, "fill_only", &event("fill@example.com", "Untimed", json!("Recife"))).await, "updated");
+    assert_eq!(
+        say(&app, "fill_only", &event("fill@example.com", "Untimed", json!("Recife"))).await,
+        "updated"
+    );
     let filled = &lead(&app, "fill@example.com").await;
-    assert_eq!((&filled["lead"]["company"], &filled["lead"]["city"]), (&json!("Timed"), &json!("Recife")));
+    assert_eq!(
+        (&filled["lead"]["company"], &filled["lead"]["city"]),
+        (&json!("Timed"), &json!("Recife"))
+    );
     assert_eq!(filled["origin"]["city"]["occurred_at"], Value::Null);
     // The other way round, any timed event replaces what only fills.
-    assert_eq!(say(&app, "fill_only", &event("fill2@example.com", "Untimed", Value::Null)).await, "created");
+    assert_eq!(
+        say(&app, "fill_only", &event("fill2@example.com", "Untimed", Value::Null)).await,
+        "created"
+    );
     assert_eq!(say(&app, "site", &timed("fill2@example.com")).await, "updated");
     assert_eq!(lead(&app, "fill2@example.com").await["lead"]["company"], "Timed");
 
-    let (first, second) = (event("last@example.com", "First", Value::Null), event("last@example.com", "Second", Value::Null));
+    let (first, second) = (
+        event("last@example.com", "First", Value::Null),
+        event("last@example.com", "Second", Value::Null),
+    );
     assert_eq!(say(&app, "last_arrival", &first).await, "created");
     assert_eq!(say(&app, "last_arrival", &second).await, "updated");
     assert_eq!(say(&app, "last_arrival", &first).await, "updated");
@@ -723,14 +803,26 @@ async fn times_ahead_fill_and_never_overwrite() {
     let at = |time: &str, company: &str, city: Value| json!({"email": "a@example.com", "occurred_at": time, "company": company, "city": city});
     let ahead = |hours: i64| (now + jiff::SignedDuration::from_hours(hours)).to_string();
     assert_eq!(outcome(&app.deliver(&at(&ahead(24), "Ahead", Value::Null)).await), "created");
-    assert_eq!(outcome(&app.deliver(&at("2020-01-01T00:00:00Z", "Past", Value::Null)).await), "updated");
-    for time in [&*ahead(24), &*ahead(24 * 365 * 400), "9999-12-31T23:59:59Z", "1970-01-01T00:00:00Z", "0001-01-01T00:00:00Z"] {
+    assert_eq!(
+        outcome(&app.deliver(&at("2020-01-01T00:00:00Z", "Past", Value::Null)).await),
+        "updated"
+    );
+    for time in [
+        &*ahead(24),
+        &*ahead(24 * 365 * 400),
+        "9999-12-31T23:59:59Z",
+        "1970-01-01T00:00:00Z",
+        "0001-01-01T00:00:00Z",
+    ] {
         let answer = app.deliver(&at(time, "Elsewhen", Value::Null)).await;
         assert_eq!(outcome(&answer), "unchanged", "{time}");
     }
     assert_eq!(outcome(&app.deliver(&at(&ahead(48), "Ahead", json!("Recife"))).await), "updated");
     let view = lead(&app, "a@example.com").await;
-    assert_eq!((&view["lead"]["company"], &view["lead"]["city"]), (&json!("Past"), &json!("Recife")));
+    assert_eq!(
+        (&view["lead"]["company"], &view["lead"]["city"]),
+        (&json!("Past"), &json!("Recife"))
+    );
     assert_eq!(view["lead"]["last_seen_at"], "2020-01-01T00:00:00Z");
     // Within the tolerance it is a clock that is a little fast.
     let soon = (now + jiff::SignedDuration::from_mins(2)).to_string();
@@ -753,10 +845,19 @@ async fn the_less_trusted_fill_and_never_overwrite() {
     assert_eq!(say(&app, "shop", &shop("b@example.com")).await, "updated");
     for email in ["a@example.com", "b@example.com"] {
         let view = lead(&app, email).await;
-        assert_eq!((&view["lead"]["company"], &view["lead"]["city"]), (&json!("Shop"), &json!("Recife")));
+        assert_eq!(
+            (&view["lead"]["company"], &view["lead"]["city"]),
+            (&json!("Shop"), &json!("Recife"))
+        );
         assert_eq!(view["lead"]["attributes"]["plan"], "Shop");
-        assert_eq!((&view["origin"]["company"]["source"], &view["origin"]["company"]["trust"]), (&json!("shop"), &json!(90)));
-        assert_eq!((&view["origin"]["city"]["source"], &view["origin"]["city"]["trust"]), (&json!("widget"), &json!(10)));
+        assert_eq!(
+            (&view["origin"]["company"]["source"], &view["origin"]["company"]["trust"]),
+            (&json!("shop"), &json!(90))
+        );
+        assert_eq!(
+            (&view["origin"]["city"]["source"], &view["origin"]["city"]["trust"]),
+            (&json!("widget"), &json!(10))
+        );
     }
     // Not even by clearing.
     let clear = json!({"email": "a@example.com", "occurred_at": "2026-02-01T00:00:00Z", "clear": ["company", "city"]});
@@ -773,7 +874,9 @@ async fn blanks_never_erase_and_clear_does_here_and_there() {
     assert_eq!(outcome(&app.deliver(&full).await), "created");
     app.drain().await;
     let before = lead(&app, "a@example.com").await["lead"].clone();
-    for (day, blank) in [Value::Null, json!(""), json!(" \t\u{a0}"), json!([]), json!({})].into_iter().enumerate() {
+    for (day, blank) in
+        [Value::Null, json!(""), json!(" \t\u{a0}"), json!([]), json!({})].into_iter().enumerate()
+    {
         let event = json!({"email": "a@example.com", "occurred_at": format!("2026-01-{:02}T00:00:00Z", day + 2), "first_name": blank,
             "phone": blank, "company": blank, "attributes": {"budget": blank}, "tags": blank, "marketing_consent": blank, "clear": blank});
         assert_eq!(outcome(&app.deliver(&event).await), "unchanged", "{event}");

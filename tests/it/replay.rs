@@ -19,7 +19,8 @@ fn form(fields: Value) -> String {
 }
 
 async fn fill_in(app: &TestApp, form: &Value) -> Value {
-    let (status, answer) = app.post("/hooks/form", &[("x-form-key", "form-key")], form.to_string()).await;
+    let (status, answer) =
+        app.post("/hooks/form", &[("x-form-key", "form-key")], form.to_string()).await;
     assert_eq!(status, 200, "{answer}");
     answer
 }
@@ -42,16 +43,25 @@ async fn rejected_deliveries_become_leads_once_the_mapping_is_mended() {
     for n in 0..3 {
         assert_eq!(fill_in(&app, &filled(n)).await["reason"], "no_email");
     }
-    assert_eq!(fill_in(&app, &json!({"x17": "nobody", "x18": "Aurora"})).await["reason"], "no_email");
+    assert_eq!(
+        fill_in(&app, &json!({"x17": "nobody", "x18": "Aurora"})).await["reason"],
+        "no_email"
+    );
     assert_eq!(fill_in(&app, &json!({"email": "early@example.com"})).await["outcome"], "created");
     assert_eq!(app.deliver(&json!({"first_name": "no address"})).await.0, 200);
     let (status, _) = app.post("/hooks/form", &[("x-form-key", "form-key")], "{").await;
     assert_eq!(status, 400);
-    let rejected = ReplayFilter { outcome: Some(Outcome::Rejected), source: Some("form".into()), since: None };
+    let rejected =
+        ReplayFilter { outcome: Some(Outcome::Rejected), source: Some("form".into()), since: None };
     let replayed = app.receiver.replay(&rejected, |_| {}).await.unwrap();
-    assert_eq!(replayed.outcomes, BTreeMap::from([(Outcome::Rejected, 5)]), "nothing is mended yet");
+    assert_eq!(
+        replayed.outcomes,
+        BTreeMap::from([(Outcome::Rejected, 5)]),
+        "nothing is mended yet"
+    );
 
-    let app = app.restarted(&form(json!({"email": ["$.email", "$.x17"], "company": "$.x18"}))).await;
+    let app =
+        app.restarted(&form(json!({"email": ["$.email", "$.x17"], "company": "$.x18"}))).await;
     let replayed = app.receiver.replay(&rejected, |_| {}).await.unwrap();
     let became = BTreeMap::from([(Outcome::Created, 3), (Outcome::Rejected, 2)]);
     assert_eq!((replayed.outcomes, replayed.failed, replayed.without_body), (became, 0, 0));
@@ -69,11 +79,8 @@ async fn rejected_deliveries_become_leads_once_the_mapping_is_mended() {
         assert!(app.value::<bool>(&receipt).await, "{receipt}");
     }
     let left = "select array_agg(source || ' ' || reason order by source, reason) from leadsync.deliveries where outcome = 'rejected'";
-    assert_eq!(app.value::<Vec<String>>(left).await, ["form invalid_email", "form malformed", "site no_email"]
-        .map(str::to_owned)
-        .into_iter()
-        .map(|line| if line == "form invalid_email" { "form no_email".to_owned() } else { line })
-        .collect::<Vec<_>>());
+    let left: Vec<String> = app.value(left).await;
+    assert_eq!(left, ["form malformed", "form no_email", "site no_email"]);
     let again = app.receiver.replay(&all(), |_| {}).await.unwrap();
     assert_eq!(again.outcomes, BTreeMap::from([(Outcome::Unchanged, 4), (Outcome::Rejected, 3)]));
     // The sender's own redelivery finds its lead, too.
@@ -95,7 +102,10 @@ async fn replaying_everything_changes_nothing() {
     let own = json!([{"email": "own@example.com", "phone": "+5511912345678"}, {"email": "nobody"}]);
     assert_eq!(app.post("/v1/leads", &[("idempotency-key", "k")], own.to_string()).await.0, 422);
     let lines = "{\"email\":\"line@example.com\",\"marketing_consent\":true}\n{\"email\":\"a1@example.com\",\"clear\":[\"city\"]}\n";
-    assert_eq!(app.post("/v1/leads", &[("content-type", "application/x-ndjson")], lines).await.0, 200);
+    assert_eq!(
+        app.post("/v1/leads", &[("content-type", "application/x-ndjson")], lines).await.0,
+        200
+    );
     app.drain().await;
     app.receiver.flush_counts().await;
     let calls = app.crm.calls().len();
@@ -107,8 +117,14 @@ async fn replaying_everything_changes_nothing() {
         let mut told = 0;
         let replayed = instance.receiver.replay(&all(), |done| told = done).await.unwrap();
         // 40 of hooks with one lead each, and two of /v1 with two.
-        assert_eq!(replayed.outcomes, BTreeMap::from([(Outcome::Unchanged, 43), (Outcome::Rejected, 1)]));
-        assert_eq!((told, replayed.failed, replayed.without_body, replayed.without_source), (42, 0, 0, 0));
+        assert_eq!(
+            replayed.outcomes,
+            BTreeMap::from([(Outcome::Unchanged, 43), (Outcome::Rejected, 1)])
+        );
+        assert_eq!(
+            (told, replayed.failed, replayed.without_body, replayed.without_source),
+            (42, 0, 0, 0)
+        );
         let after: String = instance.value(rows).await;
         assert_eq!(before, after, "byte for byte, the archive too");
     }
@@ -124,18 +140,31 @@ async fn the_archive_alone_makes_the_table_again() {
     let app = TestApp::spawn_with(&form(json!({"email": "$.x17"})), RECEIVE).await;
     for n in 0..10 {
         let name = format!("a{}@example.com", n % 3);
-        fill_in(&app, &json!({"x17": name, "company": format!("C{n}"), "utm_source": format!("u{n}")})).await;
+        fill_in(
+            &app,
+            &json!({"x17": name, "company": format!("C{n}"), "utm_source": format!("u{n}")}),
+        )
+        .await;
         let own = json!({"email": name, "occurred_at": format!("2026-01-{:02}T00:00:00Z", n + 1), "city": format!("City{n}"), "source": "own"});
         assert_eq!(app.post("/v1/leads", &[], own.to_string()).await.0, 200);
     }
     let lines = "{\"email\":\"line@example.com\",\"first_name\":\"Ana\"}\nnot json\n";
-    assert_eq!(app.post("/v1/leads", &[("content-type", "application/x-ndjson")], lines).await.0, 422);
-    let multipart = "--x\r\nContent-Disposition: form-data; name=\"x17\"\r\n\r\nmulti@example.com\r\n--x--\r\n";
+    assert_eq!(
+        app.post("/v1/leads", &[("content-type", "application/x-ndjson")], lines).await.0,
+        422
+    );
+    let multipart =
+        "--x\r\nContent-Disposition: form-data; name=\"x17\"\r\n\r\nmulti@example.com\r\n--x--\r\n";
     let headers = [("x-form-key", "form-key"), ("content-type", "multipart/form-data; boundary=x")];
     assert_eq!(app.post("/hooks/form?x=1", &headers, multipart).await.0, 200);
     let before = table(&app).await;
     assert_eq!(before.len(), 5);
-    app.db.client().await.batch_execute("truncate leadsync.leads, leadsync.lead_sync").await.unwrap();
+    app.db
+        .client()
+        .await
+        .batch_execute("truncate leadsync.leads, leadsync.lead_sync")
+        .await
+        .unwrap();
     let replayed = app.receiver.replay(&all(), |_| {}).await.unwrap();
     assert_eq!(replayed.outcomes[&Outcome::Created], 5);
     assert_eq!(table(&app).await, before);
@@ -150,7 +179,8 @@ async fn the_command_replays_what_it_is_told_to() {
     app.deliver(&json!({"x17": "b@example.com"})).await;
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("leadsync.toml");
-    let config = format!("[database]\nurl = '{}'\n{}", app.db.url(), form(json!({"email": "$.x17"})));
+    let config =
+        format!("[database]\nurl = '{}'\n{}", app.db.url(), form(json!({"email": "$.x17"})));
     std::fs::write(&file, config).unwrap();
     let replay = async |arguments: &[&str]| {
         let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_leadsync"))
@@ -166,8 +196,15 @@ async fn the_command_replays_what_it_is_told_to() {
         said
     };
     assert_eq!(replay(&["--source", "form", "--since", "2999-01-01T00:00:00Z"]).await, "");
-    assert_eq!(replay(&["--outcome", "rejected"]).await, "1 created\n1 of sources that are not configured any more, passed over\n");
+    assert_eq!(
+        replay(&["--outcome", "rejected"]).await,
+        "1 created\n1 of sources that are not configured any more, passed over\n"
+    );
     assert_eq!(app.get("/v1/leads/a@example.com").await.0, 200);
     assert_eq!(replay(&["--source", "form"]).await, "1 unchanged\n");
-    assert_eq!(replay(&["--outcome", "created"]).await, "1 unchanged\n", "the archive knows what became of it");
+    assert_eq!(
+        replay(&["--outcome", "created"]).await,
+        "1 unchanged\n",
+        "the archive knows what became of it"
+    );
 }
