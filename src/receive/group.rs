@@ -236,3 +236,35 @@ fn fold(events: &[Event]) -> BTreeMap<&str, LeadState> {
     }
     folds
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::receive::Speaker;
+
+    fn copy(delivery_id: Uuid, received_at: Micros) -> Delivery {
+        let speaker =
+            Speaker { name: "s".into(), source: 1, trust: 50, untimed: Untimed::FirstReceipt };
+        Delivery {
+            speaker,
+            delivery_id,
+            received_at,
+            items: Vec::new(),
+            query: String::new(),
+            headers: Vec::new(),
+            body: bytes::Bytes::new(),
+            idempotency_key: None,
+            replayed: false,
+        }
+    }
+
+    /// Copies overtake each other on their way to the writers. Whatever the first one to be archived
+    /// says is when all of them were received.
+    #[test]
+    fn the_archived_copy_says_when() {
+        let (known, new) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let group = [copy(known, 10), copy(new, 40), copy(new, 30), copy(known, 50)];
+        let receipts = first_receipts(&group.each_ref(), HashMap::from([(known, 20)]));
+        assert_eq!(receipts, HashMap::from([(known, 20), (new, 40)]));
+    }
+}
