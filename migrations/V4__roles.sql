@@ -13,7 +13,7 @@ begin
         alter default privileges in schema leadsync grant select, insert, update, delete on tables to leadsync_app;
         grant execute on all functions in schema leadsync to leadsync_app;
         revoke execute on function leadsync.grant_roles() from leadsync_app;
-        granted := granted || 'leadsync_app';
+        granted := array_append(granted, 'leadsync_app');
     end if;
     return granted;
 end
