@@ -104,7 +104,7 @@ impl Receiver {
             .map_err(|_| ReceiveError::Unavailable(RETRY_AFTER))?;
         self.enqueue(Delivery {
             speaker: self.speaker(API_SOURCE)?,
-            delivery_id: delivery_id(API_SOURCE, &[], "", &request.body),
+            delivery_id: api_delivery_id(idempotency_key.as_deref(), &request.body),
             received_at,
             items: leads.items(),
             query: String::new(),
