@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{
     API_SOURCE, CONTENT_TYPE, Delivery, ItemOutcome, RETRY_AFTER, ReceiveError, Receiver,
-    delivery_id,
+    api_delivery_id,
 };
 use crate::lead::{Micros, Outcome};
 use crate::sources::api::{self, Form};
