@@ -7,7 +7,6 @@ use clap::{Args, Parser, Subcommand};
 use crate::app::{AppError, Database};
 use crate::config::{Config, ConfigError, Override};
 use crate::error::{Chain, Exit};
-use crate::store::NotReady;
 use crate::telemetry;
 
 mod check;
@@ -95,7 +94,7 @@ mod private {
     /// Errors of the store, which commands meet as errors of the app.
     pub trait Store {}
     impl Store for crate::store::StoreError {}
-    impl Store for super::NotReady {}
+    impl Store for crate::store::NotReady {}
 }
 
 impl Failure {

@@ -21,14 +21,18 @@ const MOST: usize = 100_000;
 
 /// Repeats since the last write, by delivery.
 #[derive(Default)]
-pub(super) struct RepeatCounter(Mutex<HashMap<Uuid, Repeats>>);
+pub(super) struct RepeatCounter {
+    counts: Mutex<HashMap<Uuid, Repeats>>,
+    /// Held by who writes, so that the last write of a service waits for the one before it.
+    writing: tokio::sync::Mutex<()>,
+}
 
 impl RepeatCounter {
     /// Counts one more copy. A replayed delivery is no new copy, but may have a new outcome.
     pub fn add(&self, delivery: &Delivery, outcomes: &[ItemOutcome]) {
         let outcome = of_delivery(outcomes);
         let copies = i64::from(!delivery.replayed);
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.len() >= MOST && !counts.contains_key(&delivery.delivery_id) {
             return;
         }
@@ -45,8 +49,9 @@ impl RepeatCounter {
 
     /// Writes what has been counted; keeps it for the next time when that fails.
     pub async fn flush(&self, store: &Store) {
+        let _turn = self.writing.lock().await;
         let counts = {
-            let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *counts)
         };
         if counts.is_empty() {
@@ -55,7 +60,7 @@ impl RepeatCounter {
         let repeats: Vec<Repeats> = counts.into_values().collect();
         if let Err(error) = store.count_repeats(&repeats).await {
             tracing::warn!("cannot count repeats, trying again later: {}", Chain(&error));
-            let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             for repeat in repeats {
                 counts
                     .entry(repeat.delivery_id)
@@ -66,10 +71,9 @@ impl RepeatCounter {
     }
 }
 
-/// Writes counts until the service stops, and once more then.
+/// Writes counts until the service stops. The last ones are written by who stops it, after the last delivery.
 pub(super) async fn keep_counting(counter: Arc<RepeatCounter>, store: Store, stop: Stop) {
     while stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_some() {
         counter.flush(&store).await;
     }
-    counter.flush(&store).await;
 }
