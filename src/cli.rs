@@ -1,5 +1,6 @@
 //! Commands: one file each. Results go to stdout, everything else to stderr.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -8,6 +9,11 @@ use crate::app::{AppError, Database};
 use crate::config::{Config, ConfigError, Override};
 use crate::error::{Chain, Exit};
 use crate::telemetry;
+
+/// Prints a line of results, as `println!` does, and gives the error.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::cli::say(format_args!($($text)*)) };
+}
 
 mod check;
 mod demo;
@@ -119,8 +125,6 @@ pub fn main() -> Exit {
     };
     match runtime.block_on(cli.run()) {
         Ok(exit) => exit,
-        // Somebody stopped reading what we print: nothing is wrong with us.
-        Err(Failure::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok,
         Err(failure) => {
             // A refused configuration is several lines on purpose; `Chain` would make it one.
             match &failure {
@@ -171,6 +175,14 @@ impl Global {
             return Err(error.into());
         }
         Ok((config, database))
+    }
+}
+
+/// One line of results. That nobody reads on (`| head`) changes nothing about what a command does or how it ends.
+fn say(line: std::fmt::Arguments<'_>) -> std::io::Result<()> {
+    match writeln!(std::io::stdout().lock(), "{line}") {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
     }
 }
 

@@ -55,7 +55,7 @@ impl Requeue {
             )
             .await;
         database.close().await;
-        println!("{} leads are due", made_due?);
+        say!("{} leads are due", made_due?)?;
         Ok(Exit::Ok)
     }
 }
