@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Loaded, Problem};
 use crate::destinations;
 use crate::error::{Chain, Exit};
 use crate::http::{self, Context};
@@ -172,6 +172,25 @@ fn destination(
         fields,
         concurrency: settings.concurrency.unwrap_or(CONCURRENCY),
     })
+}
+
+/// What is wrong with sources and destinations, with the places where it was written: what only their
+/// rooms can tell, so that everything that can fail fails at start.
+pub fn problems(loaded: &Loaded) -> Vec<Problem> {
+    let config = &loaded.config;
+    let place = |list: &str, at: usize, key: String| match key.as_str() {
+        "" => format!("{list}[{at}]"),
+        key => format!("{list}[{at}].{key}"),
+    };
+    let sources = config.sources.iter().enumerate().filter_map(|(at, source)| {
+        let error = ConfiguredSource::compile(source, &config.leads).err()?;
+        Some(loaded.problem(&place("source", at, error.kind.key()), error.to_string()))
+    });
+    let destinations = config.destinations.iter().enumerate().filter_map(|(at, settings)| {
+        let error = destinations::build(settings, config.sync.call_timeout).err()?;
+        Some(loaded.problem(&place("destination", at, error.key()), error.to_string()))
+    });
+    sources.chain(destinations).collect()
 }
 
 /// A syncer with the configured timings.
