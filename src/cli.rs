@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::app::{self, AppError, Database};
-use crate::config::{Config, ConfigError, Override};
+use crate::config::{Config, ConfigError, Loaded, Override};
 use crate::error::{Chain, Exit};
 use crate::telemetry;
 
 /// Prints a line of results, as `println!` does, and gives the error.
 macro_rules! say {
+    () => { say!("") };
     ($($text:tt)*) => { $crate::cli::say(format_args!($($text)*)) };
 }
 
@@ -82,6 +83,9 @@ pub(crate) enum Failure {
     /// The operating system.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// The command line asks for something that is not there.
+    #[error("{0}")]
+    Usage(String),
     /// Said in words.
     #[error("{0}")]
     Words(String),
@@ -106,7 +110,7 @@ mod private {
 impl Failure {
     fn exit(&self) -> Exit {
         match self {
-            Failure::Config(_) | Failure::Telemetry(_) => Exit::Usage,
+            Failure::Config(_) | Failure::Telemetry(_) | Failure::Usage(_) => Exit::Usage,
             Failure::App(error) => error.exit(),
             Failure::Io(_) | Failure::Words(_) => Exit::Failed,
         }
@@ -119,7 +123,7 @@ pub fn main() -> Exit {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("leadsync: cannot start: {error}");
+            complain(format_args!("cannot start: {error}"));
             return Exit::Failed;
         }
     };
@@ -128,8 +132,8 @@ pub fn main() -> Exit {
         Err(failure) => {
             // A refused configuration is several lines on purpose; `Chain` would make it one.
             match &failure {
-                Failure::Config(error @ ConfigError::Refused(_)) => eprintln!("leadsync: {error}"),
-                other => eprintln!("leadsync: {}", Chain(other)),
+                Failure::Config(error @ ConfigError::Refused(_)) => complain(format_args!("{error}")),
+                other => complain(format_args!("{}", Chain(other))),
             }
             failure.exit()
         }
@@ -154,11 +158,8 @@ impl Cli {
 
 impl Global {
     /// Loads the configuration, sets up logs and shows warnings.
-    fn load(&self, mut flags: Vec<Override>) -> Result<Config, Failure> {
-        if let Some(data_dir) = &self.data_dir {
-            flags.push(flag("--data-dir", "data_dir", data_dir));
-        }
-        let loaded = Config::load(self.config.as_deref(), &flags)?;
+    fn load(&self, flags: Vec<Override>) -> Result<Config, Failure> {
+        let loaded = self.read(flags)?;
         let problems = app::problems(&loaded);
         if !problems.is_empty() {
             return Err(ConfigError::Refused(problems).into());
@@ -168,6 +169,14 @@ impl Global {
             tracing::warn!("{warning}");
         }
         Ok(loaded.config)
+    }
+
+    /// The configuration with these flags, as it is.
+    fn read(&self, mut flags: Vec<Override>) -> Result<Loaded, Failure> {
+        if let Some(data_dir) = &self.data_dir {
+            flags.push(flag("--data-dir", "data_dir", data_dir));
+        }
+        Ok(Config::load(self.config.as_deref(), &flags)?)
     }
 
     /// Loads the configuration and opens a database that has the migrations.
@@ -188,6 +197,11 @@ fn say(line: std::fmt::Arguments<'_>) -> std::io::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
+}
+
+/// What went wrong, to stderr; the exit code says it even where nobody reads that.
+fn complain(what: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr().lock(), "leadsync: {what}");
 }
 
 /// A setting from the command line.

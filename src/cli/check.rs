@@ -4,7 +4,6 @@ use clap::Args;
 
 use super::{Failure, Global};
 use crate::app;
-use crate::config::Config;
 use crate::error::{Exit, Printable};
 
 /// Check configuration, database, sources and destinations without writing anything
@@ -21,8 +20,7 @@ pub(super) struct Check {
 impl Check {
     pub(super) async fn run(self, global: &Global) -> Result<Exit, Failure> {
         if self.show {
-            let loaded = Config::load(global.config.as_deref(), &[])?;
-            say!("{}", loaded.show().trim_end())?;
+            say!("{}", global.read(Vec::new())?.show().trim_end())?;
             return Ok(Exit::Ok);
         }
         let config = global.load(Vec::new())?;

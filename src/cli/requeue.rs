@@ -41,7 +41,7 @@ impl Requeue {
                     Ok(email) => Some(email),
                     Err(error) => {
                         database.close().await;
-                        return Err(Failure::Words(format!("--email: {error}")));
+                        return Err(Failure::Usage(format!("--email: {error}")));
                     }
                 }
             }

@@ -46,7 +46,7 @@ impl Sync {
                 destinations.retain(|d| d.name == *name);
                 if destinations.is_empty() {
                     let known = names.join(", ");
-                    return Err(Failure::Words(format!(
+                    return Err(Failure::Usage(format!(
                         "no destination {name:?} is configured; there are: {known}"
                     )));
                 }

@@ -435,6 +435,53 @@ async fn sigterm_finishes_what_is_under_way() {
     assert_eq!(counted as u64, acknowledged, "every copy that was answered is counted");
 }
 
+/// A call hangs when the service is told to stop, and perhaps told again.
+async fn stopped_during_a_call_that_hangs(again: Option<Signal>, code: i32) {
+    let db = TestDb::new().await;
+    let crm = stand_in(FaultRates::default()).await;
+    let mut text = config(Some(db.url()), &crm.url());
+    for (from, to) in [
+        ("call_timeout = \"1s\"", "call_timeout = \"40s\""),
+        ("lease = \"2500ms\"", "lease = \"80s\""),
+        ("confirm_after = \"1500ms\"", "confirm_after = \"50s\""),
+        ("drain_timeout = \"5s\"", "drain_timeout = \"500ms\""),
+    ] {
+        assert!(text.contains(from));
+        text = text.replace(from, to);
+    }
+    let serving = Program::new(&text).serve(&[]).await;
+    crm.script(Fault::HoldAfter);
+    assert!(deliver(&client(), &serving.url, &event("a@example.com", 1).to_string()).await);
+    tokio::time::timeout(REST, crm.wait_for_applied(1)).await.expect("a push");
+    let told = Instant::now();
+    serving.process.signal(again.unwrap_or(Signal::SIGTERM));
+    serving.process.says("finishing what is under way").await;
+    if let Some(again) = again {
+        serving.process.signal(again);
+    }
+    serving.process.end().await.with(code);
+    assert!(told.elapsed() < Duration::from_secs(20), "{:?}", told.elapsed());
+    if again.is_none() {
+        let owed = "select count(*) from leadsync.lead_sync
+            where lease_until is null and state = 'due' and confirm_after is not null";
+        let owed: i64 = db.client().await.query_one(owed, &[]).await.unwrap().get(0);
+        assert_eq!(owed, 1, "given back, and to be confirmed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crm_that_never_answers_does_not_keep_it_from_ending() {
+    stopped_during_a_call_that_hangs(None, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_signal_ends_it_at_once() {
+    tokio::join!(
+        stopped_during_a_call_that_hangs(Some(Signal::SIGTERM), 143),
+        stopped_during_a_call_that_hangs(Some(Signal::SIGINT), 130),
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_at_once_on_an_empty_database() {
     let db = TestDb::empty().await;

@@ -1,5 +1,6 @@
 //! The integration tests, one binary: everything against a real PostgreSQL.
 
+mod cli;
 mod crash;
 mod destinations;
 mod fake_crm;

@@ -126,7 +126,7 @@ fn listen(mut pipe: impl AsyncRead + Unpin + Send + 'static) -> Heard {
     let (sender, text) = watch::channel(String::new());
     let reader = tokio::spawn(async move {
         let mut bytes = Vec::new();
-        while pipe.read_buf(&mut bytes).await.is_ok_and(|n| n > 0) {
+        while pipe.read_buf(&mut bytes).await.is_ok_and(|count| count > 0) {
             // Only whole lines, so that no letter is cut in two.
             if let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') {
                 let rest = bytes.split_off(end + 1);
@@ -150,7 +150,8 @@ impl Heard {
     }
 
     async fn whole(self) -> String {
-        self.reader.await.expect("reads to the end");
+        // Or has stopped listening.
+        let _ = self.reader.await;
         self.text.borrow().clone()
     }
 }
@@ -207,6 +208,12 @@ impl Process {
     /// What it has said on stderr so far.
     pub fn stderr(&self) -> String {
         self.stderr.so_far()
+    }
+
+    /// Closes its stderr: whatever it writes there from now on fails.
+    pub async fn stop_listening(&mut self) {
+        self.stderr.reader.abort();
+        let _ = (&mut self.stderr.reader).await;
     }
 
     /// Sends a signal.
