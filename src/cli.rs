@@ -132,7 +132,9 @@ pub fn main() -> Exit {
         Err(failure) => {
             // A refused configuration is several lines on purpose; `Chain` would make it one.
             match &failure {
-                Failure::Config(error @ ConfigError::Refused(_)) => complain(format_args!("{error}")),
+                Failure::Config(error @ ConfigError::Refused(_)) => {
+                    complain(format_args!("{error}"))
+                }
                 other => complain(format_args!("{}", Chain(other))),
             }
             failure.exit()

@@ -10,8 +10,8 @@ use std::io::{self, IsTerminal};
 use tracing::field::{Field, Visit};
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::field::{MakeVisitor, VisitFmt, VisitOutput};
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::layer::SubscriberExt;
@@ -65,7 +65,7 @@ fn subscriber<W>(
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    // A line that cannot be written is lost: to complain about it on the same stderr panics, in whatever task logged.
+    // A log line that cannot be written is lost: to complain about it on the same stderr panics, in whatever task logged.
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(writer)
@@ -82,10 +82,13 @@ where
     }
 }
 
-/// tokio-postgres logs the parameters of every statement at debug level, and they are people's data: no filter lets
-/// that through.
+/// Crates that log people's data below this level: tokio-postgres the parameters of statements, warp the segments of paths.
+const INDISCREET: [(&str, Level); 2] = [("tokio_postgres", Level::INFO), ("warp", Level::DEBUG)];
+
+/// No filter lets that through.
 fn is_discreet(metadata: &Metadata<'_>) -> bool {
-    *metadata.level() <= Level::INFO || !metadata.target().starts_with("tokio_postgres")
+    let hushed = |(name, level)| metadata.target().starts_with(name) && *metadata.level() > level;
+    !INDISCREET.into_iter().any(hushed)
 }
 
 /// Writes the fields of events and spans as the crate's own formatter does, but escaped. (That one escapes

@@ -156,7 +156,8 @@ impl Summary {
         say!()?;
         say!(
             "leadsync: all in sync {} s after the first delivery, through {} failed calls of the CRM",
-            self.seconds, self.crm_faults
+            self.seconds,
+            self.crm_faults
         )?;
         say!(
             "textbook: \"seen this event? know this contact?\", then create, then remember; its CRM, like"

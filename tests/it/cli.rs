@@ -65,7 +65,8 @@ async fn deliver(serving: &Serving, lead: &Value) -> u16 {
 async fn receive(program: &Program, emails: &[&str]) {
     let serving = program.serve(&["--only", "receive"]).await;
     for email in emails {
-        let lead = json!({"email": email, "occurred_at": "2026-03-05T14:22:10Z", "first_name": "Ana"});
+        let lead =
+            json!({"email": email, "occurred_at": "2026-03-05T14:22:10Z", "first_name": "Ana"});
         assert_eq!(deliver(&serving, &lead).await, 200);
     }
     serving.process.terminate().await.with(0);
@@ -92,8 +93,8 @@ async fn every_command_explains_itself_with_an_example() {
     let program = Program::new("this = is not read");
     for command in commands().await {
         let help = program.run(&[&command, "--help"]).await.with(0);
-        assert_contains(&help.stdout, "Example");
-        assert_contains(&help.stdout, &format!("  leadsync {command}"));
+        let examples = help.stdout.split("Example").nth(1).unwrap_or_default();
+        assert_contains(examples, &format!("leadsync {command}"));
         assert_eq!(help.stderr, "");
     }
     let help = program.run(&["--help"]).await.with(0).stdout;
@@ -146,7 +147,10 @@ company = "$.["
     );
     // All at once where they can be seen at once; the others when these are mended.
     let ended = program.run(&["serve"]).await.with(2);
-    assert_contains(&ended.stderr, "leadsync.toml:3:1: unknown key `listn` in [http]; did you mean `listen`?");
+    assert_contains(
+        &ended.stderr,
+        "leadsync.toml:3:1: unknown key `listn` in [http]; did you mean `listen`?",
+    );
     assert_contains(&ended.stderr, "leadsync.toml:5:10: log.format: \"jsn\"");
     assert!(!ended.stderr.contains("sesame"), "{}", ended.stderr);
 
@@ -170,7 +174,13 @@ async fn check_says_what_is_right_and_what_is_wrong_and_writes_nothing() {
     let good = config(db.url(), &crm.url());
     let program = Program::new(&good);
     let ended = program.run(&["check"]).await.with(0);
-    for part in ["ok    source site", "POST /hooks/site", "ok    destination hubspot", "ok    database", "not migrated yet"] {
+    for part in [
+        "ok    source site",
+        "POST /hooks/site",
+        "ok    destination hubspot",
+        "ok    database",
+        "not migrated yet",
+    ] {
         assert_contains(&ended.stdout, part);
     }
     for (from, to, told) in [
@@ -224,7 +234,11 @@ async fn sync_once_and_status_say_how_things_are() {
     receive(&program, &["ana@example.com", "bo@example.com", "bad@localhost"]).await;
 
     let preview = program.run(&["sync", "--once", "--dry-run"]).await.with(0).stdout;
-    for part in ["ana@example.com version 1 (not known there yet)", "  firstname = Ana", "would be sent; nothing was"] {
+    for part in [
+        "ana@example.com version 1 (not known there yet)",
+        "  firstname = Ana",
+        "would be sent; nothing was",
+    ] {
         assert_contains(&preview, part);
     }
     assert!(crm.calls().is_empty(), "a dry run calls nobody");
@@ -238,19 +252,34 @@ async fn sync_once_and_status_say_how_things_are() {
     client.batch_execute(unpaused).await.unwrap();
     client.batch_execute("update leadsync.lead_sync set next_attempt_at = now()").await.unwrap();
 
-    let rejected = client.query("select from leadsync.leads where email like 'bad%'", &[]).await.unwrap();
+    let rejected =
+        client.query("select from leadsync.leads where email like 'bad%'", &[]).await.unwrap();
     let leads = 2 + rejected.len();
     let unknown = program.run(&["sync", "--once", "--destination", "hubspt"]).await.with(2);
     assert_contains(&unknown.stderr, "hubspot");
     // One lead that the CRM refuses.
-    crm.script(Fault::Status { status: 400, body: Body::Json, apply: Apply::None, retry_after: None });
-    crm.script(Fault::Status { status: 400, body: Body::Json, apply: Apply::None, retry_after: None });
+    crm.script(Fault::Status {
+        status: 400,
+        body: Body::Json,
+        apply: Apply::None,
+        retry_after: None,
+    });
+    crm.script(Fault::Status {
+        status: 400,
+        body: Body::Json,
+        apply: Apply::None,
+        retry_after: None,
+    });
     let parked = program.run(&["sync", "--once"]).await.with(1);
     assert_contains(&parked.stdout, "1 parked");
     assert_contains(&parked.stdout, "1 pushed");
 
     let status = program.run(&["status"]).await.with(0).stdout;
-    for part in [&format!("{leads} leads")[..], "source site: ", "destination hubspot: 1 in sync, 0 due, 1 parked"] {
+    for part in [
+        &format!("{leads} leads")[..],
+        "source site: ",
+        "destination hubspot: 1 in sync, 0 due, 1 parked",
+    ] {
         assert_contains(&status, part);
     }
     let status = program.run(&["status", "--json"]).await.with(0).stdout;
@@ -258,7 +287,11 @@ async fn sync_once_and_status_say_how_things_are() {
     assert_eq!(status["leads"], leads);
     assert_eq!(status["sources"][0]["source"], "site");
     let destination = &status["destinations"][0];
-    assert_eq!((&destination["synced"], &destination["parked"]), (&json!(1), &json!(1)), "{status}");
+    assert_eq!(
+        (&destination["synced"], &destination["parked"]),
+        (&json!(1), &json!(1)),
+        "{status}"
+    );
     assert_eq!(status["parked"][0]["leads"], 1);
 
     let wrong = program.run(&["requeue", "--email", "no address"]).await.with(2);
@@ -282,7 +315,10 @@ async fn replay_changes_nothing_and_mends_what_was_rejected() {
     let good = config(db.url(), &crm.url());
     let program = Program::new(&good);
     let serving = program.serve(&["--only", "receive"]).await;
-    assert_eq!(deliver(&serving, &json!({"email": "ana@example.com", "first_name": "Ana"})).await, 200);
+    assert_eq!(
+        deliver(&serving, &json!({"email": "ana@example.com", "first_name": "Ana"})).await,
+        200
+    );
     assert_eq!(deliver(&serving, &json!({"kontakt": {"adresse": "bo@example.com"}})).await, 200);
     serving.process.terminate().await.with(0);
 
@@ -307,7 +343,8 @@ async fn replay_changes_nothing_and_mends_what_was_rejected() {
 
 #[tokio::test]
 async fn without_a_database_it_is_3() {
-    let program = Program::new("").env("LEADSYNC_DATABASE__URL", "postgresql://nobody:sesame@127.0.0.1:1/nothing");
+    let program = Program::new("")
+        .env("LEADSYNC_DATABASE__URL", "postgresql://nobody:sesame@127.0.0.1:1/nothing");
     for command in [
         &["serve", "--listen", "127.0.0.1:0"][..],
         &["status"],
@@ -388,9 +425,11 @@ async fn a_service_whose_log_nobody_reads_goes_on() {
     for number in 0..20 {
         db.client().await.query_one(cut_off, &[]).await.unwrap();
         let lead = json!({"email": format!("lead-{number}@example.com"), "first_name": "Ana"});
-        eventually("a delivery is stored", PATIENCE, async || match deliver(&serving, &lead).await {
-            200 => Ok(()),
-            status => Err(status.to_string()),
+        eventually("a delivery is stored", PATIENCE, async || {
+            match deliver(&serving, &lead).await {
+                200 => Ok(()),
+                status => Err(status.to_string()),
+            }
         })
         .await;
     }
@@ -574,7 +613,8 @@ async fn logs_speak_of_nobody() {
     let db = TestDb::new().await;
     let crm = stand_in().await;
     let text = config(db.url(), &crm.url());
-    for level in ["info", "debug", "trace"] {
+    // The second has all of debug.
+    for level in ["info", "trace"] {
         let program = Program::new(&text).env("RUST_LOG", level);
         let serving = program.serve(&[]).await;
         let http = client();
@@ -592,8 +632,11 @@ async fn logs_speak_of_nobody() {
             post("/hooks/site").json(&whole),
             post("/hooks/site").json(&json!({"email": "zqx without an at", "first_name": "Zqx"})),
             post("/hooks/site").json(&json!({"email": "zqx@localhost", "first_name": "Zqx"})),
-            post("/hooks/site").json(&json!([{"email": email}, {"email": "zqx"}, "zqx", {"zqx": 1}])),
-            post("/hooks/site").header("content-type", "application/json").body("{\"email\": \"zqx"),
+            post("/hooks/site")
+                .json(&json!([{"email": email}, {"email": "zqx"}, "zqx", {"zqx": 1}])),
+            post("/hooks/site")
+                .header("content-type", "application/json")
+                .body("{\"email\": \"zqx"),
             post("/hooks/site").header("content-type", "text/zqx").body("zqx"),
             post("/hooks/site?email=zqx@example.com").json(&whole),
             post("/hooks/zqx").json(&whole),
@@ -610,7 +653,11 @@ async fn logs_speak_of_nobody() {
         }
         eventually("the lead reaches the CRM", PATIENCE, async || {
             let contacts = crm.contacts(Crm::Hubspot);
-            contacts.iter().any(|c| c.email == email).then_some(()).ok_or_else(|| "not yet".to_owned())
+            contacts
+                .iter()
+                .any(|c| c.email == email)
+                .then_some(())
+                .ok_or_else(|| "not yet".to_owned())
         })
         .await;
         // Refused as a whole with words that quote it; lost; and a database that hangs up and refuses.
@@ -624,23 +671,25 @@ async fn logs_speak_of_nobody() {
         let client = db.client().await;
         let refuse = "alter table leadsync.leads add constraint refuses check (first_name <> 'Zqx refused') not valid";
         client.batch_execute(refuse).await.unwrap();
-        let request = post("/hooks/site").json(&json!({"email": email, "first_name": "Zqx refused"}));
+        let request =
+            post("/hooks/site").json(&json!({"email": email, "first_name": "Zqx refused"}));
         assert_eq!(request.send().await.unwrap().status(), 503);
         client.batch_execute("alter table leadsync.leads drop constraint refuses").await.unwrap();
         let cut_off = "select count(pg_terminate_backend(pid)) from pg_stat_activity
             where datname = current_database() and application_name = 'leadsync'";
         for number in 0..3 {
             client.query_one(cut_off, &[]).await.unwrap();
-            let lead = json!({"email": format!("zqx-{level}-{number}@example.com"), "first_name": "Zqx"});
+            let lead =
+                json!({"email": format!("zqx-{level}-{number}@example.com"), "first_name": "Zqx"});
             post("/hooks/site").json(&lead).send().await.expect("an answer");
         }
         let ended = serving.process.terminate().await.with(0);
         assert_contains(&ended.stderr, "refuses");
         nothing_personal(&format!("serve at {level}"), &ended.stderr);
         assert_eq!(ended.stdout, "");
-        for (command, ended) in run_all(&program).await {
-            nothing_personal(&format!("{command} at {level}"), &ended.stderr);
-        }
+    }
+    for (command, ended) in run_all(&Program::new(&text).env("RUST_LOG", "trace")).await {
+        nothing_personal(&command, &ended.stderr);
     }
 }
 

@@ -166,7 +166,10 @@ impl Crowd {
     async fn answers(&mut self, more: u64) {
         let wanted = self.so_far() + more;
         let enough = self.acknowledged.wait_for(|n| *n >= wanted);
-        tokio::time::timeout(REST, enough).await.expect("deliveries are answered").expect("senders live");
+        tokio::time::timeout(REST, enough)
+            .await
+            .expect("deliveries are answered")
+            .expect("senders live");
     }
 
     /// Nobody begins a new event; what became of all.
@@ -217,7 +220,8 @@ impl Sender {
     async fn insist(&self, body: &str) -> bool {
         let mut target = self.target.clone();
         loop {
-            let Some(url) = self.stop.run_until_cancelled(target.wait_for(Option::is_some)).await else {
+            let Some(url) = self.stop.run_until_cancelled(target.wait_for(Option::is_some)).await
+            else {
                 return false;
             };
             let url = url.expect("the crowd lives").clone().expect("waited for");
@@ -314,7 +318,9 @@ async fn stalled_during_a_push(fault: Fault, end: Signal) {
 
     assert!(deliver(&http, &receiver.url, &event("a@example.com", 2).to_string()).await);
     let takes_over = program.serve(&["--only", "sync"]).await.process;
-    tokio::time::timeout(REST, crm.wait_for_applied(if before { 1 } else { 2 })).await.expect("taken over");
+    tokio::time::timeout(REST, crm.wait_for_applied(if before { 1 } else { 2 }))
+        .await
+        .expect("taken over");
     // The first call ends only now: held before the write, it writes the old data over the new.
     crm.release();
     tokio::time::timeout(REST, crm.wait_for_applied(2)).await.expect("the late write");

@@ -150,8 +150,10 @@ impl Heard {
     }
 
     async fn whole(self) -> String {
-        // Or has stopped listening.
-        let _ = self.reader.await;
+        // A reader that was stopped has finished, and must not be waited for again.
+        if !self.reader.is_finished() {
+            self.reader.await.expect("reads to the end");
+        }
         self.text.borrow().clone()
     }
 }
@@ -179,7 +181,13 @@ impl Ended {
     /// Panics with everything it said unless it ended with that code.
     #[track_caller]
     pub fn with(self, code: i32) -> Ended {
-        assert_eq!(self.code, Some(code), "\n-- stdout\n{}\n-- stderr\n{}", self.stdout, self.stderr);
+        assert_eq!(
+            self.code,
+            Some(code),
+            "\n-- stdout\n{}\n-- stderr\n{}",
+            self.stdout,
+            self.stderr
+        );
         self
     }
 }
