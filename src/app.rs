@@ -205,6 +205,7 @@ pub fn syncer(config: &Config, store: Store) -> Syncer {
             confirm_after: sync.confirm_after,
             backoff_base: sync.backoff_base,
             backoff_max: sync.backoff_max,
+            drain: config.http.drain_timeout,
         },
     )
 }

@@ -41,6 +41,8 @@ pub struct Settings {
     pub backoff_base: Duration,
     /// Longest pause.
     pub backoff_max: Duration,
+    /// How long a call under way may go on once the service stops.
+    pub drain: Duration,
 }
 
 /// A destination with what the loop needs to know of its configuration.

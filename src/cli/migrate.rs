@@ -11,7 +11,9 @@ use crate::store::migrate::State;
 ///
 /// Under a lock, so any number of instances may try. `serve` does the same unless told not to.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  MIGRATE_URL=postgres://owner@db/leads leadsync migrate")]
+#[command(
+    after_help = "Example:\n  LEADSYNC_DATABASE__URL=postgres://owner@db/leads leadsync migrate"
+)]
 pub(super) struct Migrate {}
 
 impl Migrate {
@@ -21,11 +23,11 @@ impl Migrate {
         let state = database.migrate().await;
         database.close().await;
         match state? {
-            State::Current => println!("the database is up to date"),
+            State::Current => say!("the database is up to date")?,
             State::Ahead(version) => {
-                println!("the database is ahead of this version: it has migration V{version}");
+                say!("the database is ahead of this version: it has migration V{version}")?;
             }
-            State::Pending(missing) => println!("{missing} migrations are missing"),
+            State::Pending(missing) => say!("{missing} migrations are missing")?,
         }
         Ok(Exit::Ok)
     }

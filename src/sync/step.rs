@@ -157,7 +157,7 @@ impl Syncer {
                 break;
             }
             done.calls += 1;
-            let results = match self.call(destination, &batch).await {
+            let results = match self.call(destination, &batch, stop).await {
                 Ok(outcomes) => {
                     if state.failures > 0 {
                         self.store.recovered(&destination.name).await?;
@@ -216,14 +216,24 @@ impl Syncer {
         &self,
         destination: &Configured,
         batch: &[Prepared],
+        stop: &Stop,
     ) -> Result<Vec<Outcome>, CallError> {
         let records: Vec<Record> = batch.iter().map(|p| p.record.clone()).collect();
         let push = destination.destination.push(&records);
         let unknown =
             |message: &str| CallError::Unknown { after: None, message: message.to_owned() };
-        let outcomes = tokio::time::timeout(self.settings.call_timeout, push)
-            .await
-            .map_err(|_| unknown("no answer within the call's deadline"))??;
+        let stopping = async {
+            stop.cancelled().await;
+            tokio::time::sleep(self.settings.drain).await;
+        };
+        let outcomes = tokio::select! {
+            biased;
+            outcomes = push => outcomes?,
+            () = tokio::time::sleep(self.settings.call_timeout) => {
+                return Err(unknown("no answer within the call's deadline"));
+            }
+            () = stopping => return Err(unknown("no answer before the service stopped")),
+        };
         match outcomes.len() == batch.len() {
             true => Ok(outcomes),
             false => Err(unknown("the answer does not match what was sent")),

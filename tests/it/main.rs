@@ -1,6 +1,8 @@
 //! The integration tests, one binary: everything against a real PostgreSQL.
 
 mod api;
+mod cli;
+mod crash;
 mod destinations;
 mod fake_crm;
 mod hooks;
