@@ -2,9 +2,11 @@
 
 mod destinations;
 mod fake_crm;
+mod lease;
 mod migrate;
 mod pool;
 mod private_pg;
 mod smoke;
 mod support;
+mod sync;
 mod tls;
