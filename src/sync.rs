@@ -87,7 +87,7 @@ impl Syncer {
             }
         }
         if marked > 0 {
-            tracing::info!(destination = destination.name, leads = marked, "leads marked due for a new destination");
+            tracing::info!(destination = destination.name, leads = marked, "leads marked due that the destination has not heard of");
         }
         Ok(marked)
     }

@@ -5,6 +5,7 @@ mod fake_crm;
 mod migrate;
 mod pool;
 mod private_pg;
+mod readme;
 mod smoke;
 mod support;
 mod tls;
