@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Loaded, Problem};
 use crate::destinations;
 use crate::error::{Chain, Exit};
 use crate::http::{self, Context};
@@ -97,7 +97,6 @@ impl AppError {
 pub struct Database {
     /// Queries.
     pub store: Store,
-    url: Secret,
     migrate_url: Secret,
     pools: Pools,
     private: Option<PrivatePg>,
@@ -142,17 +141,12 @@ impl Database {
         };
         let pools = Pools::new(&url, &settings)?;
         pools.check().await?;
-        Ok(Database { store: Store::new(pools.clone()), url, migrate_url, pools, private })
+        Ok(Database { store: Store::new(pools.clone()), migrate_url, pools, private })
     }
 
     /// Applies the migrations that are missing.
     pub async fn migrate(&self) -> Result<State, AppError> {
         Ok(migrate::run(&self.migrate_url, MIGRATE_DEADLINE).await?)
-    }
-
-    /// The URL it was opened with.
-    pub fn url(&self) -> &Secret {
-        &self.url
     }
 
     /// Closes connections, and stops the private server.
@@ -185,7 +179,9 @@ fn destination(
     let mut fields: Vec<(String, String)> = match settings.fields.is_empty() {
         true => {
             let defaults = destination.default_fields().iter();
-            defaults.map(|(value, property)| ((*value).to_owned(), (*property).to_owned())).collect()
+            defaults
+                .map(|(value, property)| ((*value).to_owned(), (*property).to_owned()))
+                .collect()
         }
         false => settings.fields.iter().map(|(v, p)| (v.clone(), p.to().to_owned())).collect(),
     };
@@ -197,6 +193,25 @@ fn destination(
         fields,
         concurrency: settings.concurrency.unwrap_or(CONCURRENCY),
     })
+}
+
+/// What is wrong with sources and destinations, with the places where it was written: what only their
+/// rooms can tell, so that everything that can fail fails at start.
+pub fn problems(loaded: &Loaded) -> Vec<Problem> {
+    let config = &loaded.config;
+    let place = |list: &str, at: usize, key: String| match key.as_str() {
+        "" => format!("{list}[{at}]"),
+        key => format!("{list}[{at}].{key}"),
+    };
+    let sources = config.sources.iter().enumerate().filter_map(|(at, source)| {
+        let error = ConfiguredSource::compile(source, &config.leads).err()?;
+        Some(loaded.problem(&place("source", at, error.kind.key()), error.to_string()))
+    });
+    let destinations = config.destinations.iter().enumerate().filter_map(|(at, settings)| {
+        let error = destinations::build(settings, config.sync.call_timeout).err()?;
+        Some(loaded.problem(&place("destination", at, error.key()), error.to_string()))
+    });
+    sources.chain(destinations).collect()
 }
 
 /// A syncer with the configured timings.
@@ -297,7 +312,10 @@ impl App {
         tasks.spawn(async move {
             let report = serve::serve(listener, routes, limits, serving).await;
             if report.cut_off > 0 {
-                tracing::warn!(connections = report.cut_off, "connections were cut off at the end of the drain time");
+                tracing::warn!(
+                    connections = report.cut_off,
+                    "connections were cut off at the end of the drain time"
+                );
             }
         });
         if roles.sync {
@@ -316,9 +334,9 @@ impl App {
         &self.database.store
     }
 
-    /// The receiver, without HTTP in front.
-    pub fn receiver(&self) -> &Receiver {
-        &self.receiver
+    /// Where its database is, for people who want to look; of a private server, without secrets.
+    pub fn database_url(&self) -> &str {
+        self.database.private.as_ref().map_or("(configured)", PrivatePg::url)
     }
 
     /// Runs until the stop token is cancelled, then finishes what is under way.
@@ -364,7 +382,9 @@ pub async fn check(config: &Config) -> Vec<Finding> {
     for source in &config.sources {
         let about = format!("source {}", source.name);
         match ConfiguredSource::compile(source, &config.leads) {
-            Ok(_) => find(&about, format!("kind {}, POST /hooks/{}", source.kind, source.name), true),
+            Ok(_) => {
+                find(&about, format!("kind {}, POST /hooks/{}", source.kind, source.name), true)
+            }
             Err(error) => find(&about, Chain(&error).to_string(), false),
         }
         if source.untimed == Some(config::Untimed::LastArrival) {
@@ -400,7 +420,12 @@ pub async fn check(config: &Config) -> Vec<Finding> {
                 match database.store.ready().await {
                     Ok(()) => find("database", "reachable and migrated".to_owned(), true),
                     Err(NotReady::NotMigrated) => {
-                        find("database", "reachable, not migrated yet: serve does it, or `leadsync migrate`".to_owned(), true);
+                        find(
+                            "database",
+                            "reachable, not migrated yet: serve does it, or `leadsync migrate`"
+                                .to_owned(),
+                            true,
+                        );
                     }
                     Err(error) => find("database", Chain(&error).to_string(), false),
                 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::app::{AppError, Database};
+use crate::app::{self, AppError, Database};
 use crate::config::{Config, ConfigError, Override};
 use crate::error::{Chain, Exit};
 use crate::store::NotReady;
@@ -156,6 +156,10 @@ impl Global {
             flags.push(flag("--data-dir", "data_dir", data_dir));
         }
         let loaded = Config::load(self.config.as_deref(), &flags)?;
+        let problems = app::problems(&loaded);
+        if !problems.is_empty() {
+            return Err(ConfigError::Refused(problems).into());
+        }
         telemetry::init(&loaded.config.log)?;
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");

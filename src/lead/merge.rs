@@ -297,11 +297,12 @@ impl LeadState {
     /// Whether `event` gave this fold something that still stands in it and that `before` (the fold
     /// of the events ahead of it) did not have: what tells an update from a repeat within one group.
     pub fn owes_to(&self, event: &LeadState, before: Option<&LeadState>) -> bool {
-        let stands = |event: &Option<Register>, fold: &Option<Register>, before: Option<&Register>| {
-            event.is_some()
-                && event == fold
-                && before.map(|b| &b.value) != event.as_ref().map(|e| &e.value)
-        };
+        let stands =
+            |event: &Option<Register>, fold: &Option<Register>, before: Option<&Register>| {
+                event.is_some()
+                    && event == fold
+                    && before.map(|b| &b.value) != event.as_ref().map(|e| &e.value)
+            };
         let fields = (0..Field::ALL.len()).any(|i| {
             let before = before.and_then(|b| b.fields[i].as_ref());
             stands(&event.fields[i], &self.fields[i], before)
