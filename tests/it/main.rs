@@ -11,6 +11,7 @@ mod lease;
 mod migrate;
 mod pool;
 mod private_pg;
+mod readme;
 mod replay;
 mod smoke;
 mod support;
