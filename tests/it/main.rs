@@ -1,7 +1,9 @@
 //! The integration tests, one binary: everything against a real PostgreSQL.
 
+mod deadlock;
 mod destinations;
 mod fake_crm;
+mod merge;
 mod migrate;
 mod pool;
 mod private_pg;
