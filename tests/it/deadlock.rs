@@ -15,8 +15,8 @@ use leadsync::receive::{ApiDelivery, Receiver, Settings};
 use leadsync::sources::Item;
 use leadsync::sources::api::Form;
 use leadsync::stop::Stop;
-use leadsync::store::{Store, StoreError};
 use leadsync::store::sync::{Claimed, LastError, PushResult};
+use leadsync::store::{Store, StoreError};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -382,7 +382,12 @@ async fn without_the_order_of_the_upsert_the_same_load_deadlocks() {
     let mut writers = JoinSet::new();
     for _ in 0..WRITERS {
         let client = db.client().await;
-        writers.spawn(write_unordered(client, StdRng::seed_from_u64(rng.random()), died.clone(), until));
+        writers.spawn(write_unordered(
+            client,
+            StdRng::seed_from_u64(rng.random()),
+            died.clone(),
+            until,
+        ));
     }
     let (stop, mut settlers) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
     for _ in 0..SETTLERS {
@@ -400,7 +405,10 @@ async fn without_the_order_of_the_upsert_the_same_load_deadlocks() {
         }
     }
     let counted = deadlocks(&db).await;
-    println!("upserts without order: {} died, the server counted {counted}", died.load(Ordering::Relaxed));
+    println!(
+        "upserts without order: {} died, the server counted {counted}",
+        died.load(Ordering::Relaxed)
+    );
     assert!(counted > 0, "the test of the ordered load could not fail");
 }
 
@@ -421,6 +429,9 @@ async fn without_the_order_of_the_settling_the_same_load_deadlocks() {
     }
     tasks.join_all().await;
     let counted = deadlocks(&db).await;
-    println!("settling without order: {} died, the server counted {counted}", died.load(Ordering::Relaxed));
+    println!(
+        "settling without order: {} died, the server counted {counted}",
+        died.load(Ordering::Relaxed)
+    );
     assert!(counted > 0, "the test of the ordered load could not fail");
 }

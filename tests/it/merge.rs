@@ -12,8 +12,8 @@ mod table;
 
 pub use table::instance;
 
-use leadsync::lead::merge::LeadState;
 use leadsync::lead::Field;
+use leadsync::lead::merge::LeadState;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -101,9 +101,8 @@ fn the_events_tie_and_contradict_each_other() {
         let row = expected(&events);
         for field in [Field::FirstName, Field::City, Field::Message] {
             let stamp = format!("{}_stamp", field.name());
-            let wins = |e: &&Event| {
-                e.fields.contains_key(&field) && expected([*e])[&stamp] == row[&stamp]
-            };
+            let wins =
+                |e: &&Event| e.fields.contains_key(&field) && expected([*e])[&stamp] == row[&stamp];
             let winners: Vec<&Event> = events.iter().filter(wins).collect();
             let Some(first) = winners.first() else { continue };
             let same = |e: &&Event| e.fields[&field] == first.fields[&field];
@@ -113,9 +112,12 @@ fn the_events_tie_and_contradict_each_other() {
         }
         cleared += usize::from(!row["phone_stamp"].is_null() && row["phone"].is_null());
         unreliable += usize::from(row["first_seen_reliable"] == false);
-        lifted += usize::from(!row["consent_out_stamp"].is_null() && row["marketing_consent"] == true);
+        lifted +=
+            usize::from(!row["consent_out_stamp"].is_null() && row["marketing_consent"] == true);
     }
-    println!("ties {ties}, by source {by_source}, cleared {cleared}, unreliable {unreliable}, lifted {lifted}");
+    println!(
+        "ties {ties}, by source {by_source}, cleared {cleared}, unreliable {unreliable}, lifted {lifted}"
+    );
     for (what, times) in [
         ("values at one time", ties),
         ("sources of one value at one time", by_source),

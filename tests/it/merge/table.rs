@@ -87,7 +87,8 @@ async fn the_statement_is_the_oracle_in_any_order_repetition_and_batching() {
                 .collect();
             batches.reverse();
             // Bytewise, some of these sort elsewhere than any collation has them.
-            let letter = ["a", "é", "z", "\u{FF5A}", "\u{10400}", "-"].choose(&mut rng).expect("one");
+            let letter =
+                ["a", "é", "z", "\u{FF5A}", "\u{10400}", "-"].choose(&mut rng).expect("one");
             let key = email(&format!("{letter}{number}.{order}@example.com")).as_str().to_owned();
             let set = shoulds.len() - 1;
             courses.insert(key, Course { set, batches, seen: Vec::new(), version: 0, told: None });
@@ -283,9 +284,8 @@ async fn a_repeat_writes_nothing_at_all() {
     let db = database().await;
     let store = instance(&db, 1);
     let mut client = db.client().await;
-    let sets: Vec<(Email, Vec<Event>)> = (0..200)
-        .map(|n| (email(&format!("p{n}@example.com")), set(&mut rng, 6)))
-        .collect();
+    let sets: Vec<(Email, Vec<Event>)> =
+        (0..200).map(|n| (email(&format!("p{n}@example.com")), set(&mut rng, 6))).collect();
     let whole = || sets.iter().map(|(key, events)| fold(key, events)).collect::<Vec<_>>();
     upsert(&store, whole()).await;
     // In a transaction of its own, so that none of the leads is looked at for the first time below.
