@@ -260,7 +260,11 @@ mod tests {
             own(&[("attributes.x", "unknown_member")])
         );
         let many: serde_json::Map<_, _> = (0..1000).map(|n| (format!("x{n}"), json!(n))).collect();
-        assert_eq!(problems(Value::Object(many)).len(), MAX_PROBLEMS + 1, "and that it has no e-mail");
+        assert_eq!(
+            problems(Value::Object(many)).len(),
+            MAX_PROBLEMS + 1,
+            "and that it has no e-mail"
+        );
         let near = canonical(&json!({"email": e, "comapny": "x"}), &leads()).unwrap_err();
         assert_eq!(near[0].message, "a lead has no such member; did you mean \"company\"?");
     }

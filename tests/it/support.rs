@@ -3,4 +3,5 @@
 pub mod app;
 pub mod db;
 pub mod log;
+pub mod process;
 pub mod wire;
