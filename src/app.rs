@@ -358,11 +358,6 @@ impl App {
         self.database.private.as_ref().map_or("(configured)", PrivatePg::url)
     }
 
-    /// The receiver, without HTTP in front: for replays and counts in tests.
-    pub fn receiver(&self) -> &Receiver {
-        &self.receiver
-    }
-
     /// Runs until the stop token is cancelled, then finishes what is under way.
     pub async fn run_until_stopped(mut self) {
         self.stop.cancelled().await;
