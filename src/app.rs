@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::config::{self, Config, Loaded, Problem};
 use crate::destinations;
 use crate::error::{Chain, Exit};
-use crate::http::{self, Context};
+use crate::http::{self, Clock, Context};
 use crate::private_pg::{self, PrivatePg, PrivatePgError};
 use crate::receive::{self, Receiver};
 use crate::secret::Secret;
@@ -226,6 +226,7 @@ pub fn syncer(config: &Config, store: Store) -> Syncer {
             confirm_after: sync.confirm_after,
             backoff_base: sync.backoff_base,
             backoff_max: sync.backoff_max,
+            drain: config.http.drain_timeout,
         },
     )
 }
@@ -269,14 +270,27 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, AppError> {
 }
 
 impl App {
-    /// Starts everything on a migrated database. `listener` is needed for receiving; without that role it
-    /// serves health checks only where one is given.
+    /// Starts everything on a migrated database. Without the role of receiving, `listener` serves health
+    /// checks only.
     pub async fn start(
         config: &Config,
         database: Database,
         roles: Roles,
         listener: TcpListener,
         stop: Stop,
+    ) -> Result<App, AppError> {
+        let clock = Arc::new(|| jiff::Timestamp::now().as_second());
+        App::start_with_clock(config, database, roles, listener, stop, clock).await
+    }
+
+    /// The same with a clock of the caller's for signatures that carry a time.
+    pub async fn start_with_clock(
+        config: &Config,
+        database: Database,
+        roles: Roles,
+        listener: TcpListener,
+        stop: Stop,
+        clock: Clock,
     ) -> Result<App, AppError> {
         let store = database.store.clone();
         store.ready().await?;
@@ -298,7 +312,7 @@ impl App {
             admin_token: config.http.admin_token.clone(),
             max_body: config.http.max_body,
             leads: config.leads.clone(),
-            now: Arc::new(|| jiff::Timestamp::now().as_second()),
+            now: clock,
         };
         let limits = Limits {
             max_connections: config.http.max_connections,

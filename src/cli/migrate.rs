@@ -11,7 +11,9 @@ use crate::store::migrate::State;
 ///
 /// Under a lock, so any number of instances may try. `serve` does the same unless told not to.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  LEADSYNC_DATABASE__URL=postgres://owner@db.example.com/leads leadsync migrate")]
+#[command(
+    after_help = "Example:\n  LEADSYNC_DATABASE__URL=postgres://owner@db.example.com/leads leadsync migrate"
+)]
 pub(super) struct Migrate {}
 
 impl Migrate {

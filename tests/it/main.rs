@@ -1,11 +1,19 @@
 //! The integration tests, one binary: everything against a real PostgreSQL.
 
+mod api;
+mod cli;
+mod crash;
 mod destinations;
 mod fake_crm;
+mod hooks;
+mod http;
+mod lease;
 mod migrate;
 mod pool;
 mod private_pg;
 mod readme;
+mod replay;
 mod smoke;
 mod support;
+mod sync;
 mod tls;
