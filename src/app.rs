@@ -348,6 +348,11 @@ impl App {
         &self.database.store
     }
 
+    /// The receiver, without HTTP in front.
+    pub fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
     /// Where its database is, for people who want to look; of a private server, without secrets.
     pub fn database_url(&self) -> &str {
         self.database.private.as_ref().map_or("(configured)", PrivatePg::url)
