@@ -87,7 +87,11 @@ impl Syncer {
             }
         }
         if marked > 0 {
-            tracing::info!(destination = destination.name, leads = marked, "leads marked due for a new destination");
+            tracing::info!(
+                destination = destination.name,
+                leads = marked,
+                "leads marked due for a new destination"
+            );
         }
         Ok(marked)
     }
@@ -126,7 +130,11 @@ impl Syncer {
         stop: Stop,
     ) {
         while let Err(error) = self.enrol(&destination).await {
-            tracing::error!(destination = destination.name, "cannot mark leads due: {}", Chain(&error));
+            tracing::error!(
+                destination = destination.name,
+                "cannot mark leads due: {}",
+                Chain(&error)
+            );
             if self.rest(&stop, self.settings.poll).await {
                 return;
             }
@@ -152,7 +160,11 @@ impl Syncer {
                 return;
             }
             if let Err(error) = self.pass(destination, stop).await {
-                tracing::error!(destination = destination.name, "sync pass failed: {}", Chain(&error));
+                tracing::error!(
+                    destination = destination.name,
+                    "sync pass failed: {}",
+                    Chain(&error)
+                );
             }
         }
     }
@@ -194,7 +206,11 @@ impl Syncer {
                     }
                 }
                 Err(error) => {
-                    tracing::error!(destination = destination.name, "sync step failed: {}", Chain(&error));
+                    tracing::error!(
+                        destination = destination.name,
+                        "sync step failed: {}",
+                        Chain(&error)
+                    );
                     if self.rest(stop, self.settings.poll).await {
                         return;
                     }

@@ -86,7 +86,9 @@ fn lacking(fields: &[&str]) -> Vec<String> {
             }
         }
         let find = list(&one_line(FIND), "select ", " from leadsync.leads").join(",") + ",";
-        for column in [format!("l.{name},"), format!("l.{name}_stamp,"), format!("l.{name}_source,")] {
+        for column in
+            [format!("l.{name},"), format!("l.{name}_stamp,"), format!("l.{name}_source,")]
+        {
             if !find.contains(&column) {
                 lacking.push(format!("find: {column}"));
             }
@@ -133,7 +135,8 @@ fn the_lists_of_the_upsert_name_the_same_columns_in_the_same_order() {
     assert_eq!(inserted[..4], ["version", "created_at", "updated_at", "moved"]);
     assert_eq!(inserted[4..], names);
     let selected = list(&upsert, "clock_timestamp(), true, ", " from news as n");
-    let selected: Vec<_> = selected.iter().map(|n| n.strip_prefix("n.").expect("of news")).collect();
+    let selected: Vec<_> =
+        selected.iter().map(|n| n.strip_prefix("n.").expect("of news")).collect();
     assert_eq!(selected, names);
 }
 
@@ -148,7 +151,8 @@ async fn the_table_has_the_columns_of_every_field_and_no_others() {
     let rows = client.query(sql, &[]).await.expect("columns");
     let mut are: BTreeSet<(String, String)> = BTreeSet::new();
     for row in rows {
-        let (name, kind, collation): (String, String, String) = (row.get(0), row.get(1), row.get(2));
+        let (name, kind, collation): (String, String, String) =
+            (row.get(0), row.get(1), row.get(2));
         assert!(kind != "text" || collation == "C", "{name} is compared by a collation");
         are.insert((name, kind));
     }
@@ -183,7 +187,20 @@ async fn the_table_has_the_columns_of_every_field_and_no_others() {
 fn text(rng: &mut StdRng) -> Option<String> {
     // Where bytes, UTF-16 units, case and dictionaries disagree.
     const LETTERS: [char; 14] = [
-        'a', 'A', 'b', 'z', 'Z', '-', ' ', '\'', 'á', 'ß', '\u{E000}', '\u{FFFD}', '\u{10400}', '\u{10FFFF}',
+        'a',
+        'A',
+        'b',
+        'z',
+        'Z',
+        '-',
+        ' ',
+        '\'',
+        'á',
+        'ß',
+        '\u{E000}',
+        '\u{FFFD}',
+        '\u{10400}',
+        '\u{10FFFF}',
     ];
     rng.random_bool(0.85).then(|| {
         let length = rng.random_range(1..=4);
@@ -246,7 +263,8 @@ async fn registers_have_one_order_in_rust_and_in_sql() {
     let values: Vec<Option<&str>> = pairs.iter().map(|(r, _)| r.value.as_deref()).collect();
     let sources: Vec<i16> = pairs.iter().map(|(r, _)| r.source).collect();
     let their_stamps: Vec<Option<i64>> = theirs().map(|r| r.map(|r| r.stamp)).collect();
-    let their_values: Vec<Option<&str>> = theirs().map(|r| r.and_then(|r| r.value.as_deref())).collect();
+    let their_values: Vec<Option<&str>> =
+        theirs().map(|r| r.and_then(|r| r.value.as_deref())).collect();
     let their_sources: Vec<Option<i16>> = theirs().map(|r| r.map(|r| r.source)).collect();
     let attributes: Vec<Value> = pairs.iter().map(|(r, _)| json(r)).collect();
     let their_attributes: Vec<Option<Value>> = theirs().map(|r| r.map(json)).collect();

@@ -36,8 +36,20 @@ pub const SOURCES: [Source; 6] = [
 
 /// Bytewise, by collation and by UTF-16 unit these sort in three different ways.
 const VALUES: [&str; 14] = [
-    "Ana", "ana", "ANA", "Ána", "anb", "a b", "a-b", "Z", "é", "ß", "\u{FFFD}", "\u{1F600}",
-    "O'Brien \\ \"x\" {1,2}", "Ωmega\nline",
+    "Ana",
+    "ana",
+    "ANA",
+    "Ána",
+    "anb",
+    "a b",
+    "a-b",
+    "Z",
+    "é",
+    "ß",
+    "\u{FFFD}",
+    "\u{1F600}",
+    "O'Brien \\ \"x\" {1,2}",
+    "Ωmega\nline",
 ];
 const STAGES: [&str; 7] = [
     "subscriber",
@@ -48,7 +60,8 @@ const STAGES: [&str; 7] = [
     "customer",
     "evangelist",
 ];
-const TYPED: [&str; 5] = ["Ana@Example.com", "ANA@EXAMPLE.COM", "ana@example.com", "ána@x.com", "z@x.com"];
+const TYPED: [&str; 5] =
+    ["Ana@Example.com", "ANA@EXAMPLE.COM", "ana@example.com", "ána@x.com", "z@x.com"];
 const TAGS: [&str; 6] = ["vip", "VIP", "a\"b", "größe", "\u{1F600}", "null"];
 const ATTRIBUTES: [&str; 5] = ["budget", "größe", "a.b", "q\"\\", "__proto__"];
 
@@ -119,8 +132,7 @@ impl Event {
         let mut fields = BTreeMap::new();
         for field in Field::ALL {
             if rng.random_bool(0.4) {
-                let pool: &[&str] =
-                    if field == Field::LifecycleStage { &STAGES } else { &VALUES };
+                let pool: &[&str] = if field == Field::LifecycleStage { &STAGES } else { &VALUES };
                 fields.insert(field, change(rng, pool));
             }
         }

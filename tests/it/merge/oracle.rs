@@ -14,7 +14,8 @@ pub type Row = Map<String, Value>;
 /// The greatest time that fits: 2^54 - 1 microseconds after 2000.
 const LAST: Micros = Y2000 + 18_014_398_509_481_983;
 
-const STAGES: &str = "subscriber lead marketing_qualified_lead sales_qualified_lead opportunity customer evangelist";
+const STAGES: &str =
+    "subscriber lead marketing_qualified_lead sales_qualified_lead opportunity customer evangelist";
 
 impl Event {
     /// Whether its time is believed, and the time.
@@ -166,9 +167,10 @@ pub fn told(row: &Row) -> Row {
             told.insert(field.to_owned(), row[field].clone());
         }
     }
-    for name in row.keys().filter(|n| {
-        n.starts_with("first_s") || n.starts_with("utm_") || *n == "landing_page"
-    }) {
+    for name in row
+        .keys()
+        .filter(|n| n.starts_with("first_s") || n.starts_with("utm_") || *n == "landing_page")
+    {
         told.insert(name.clone(), row[name].clone());
     }
     for name in ["marketing_consent", "tags"] {

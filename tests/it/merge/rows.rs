@@ -42,8 +42,7 @@ pub fn of_state(state: &LeadState) -> Row {
         .iter()
         .map(|(name, r)| (name.clone(), json!([r.stamp, r.source, r.value])))
         .collect();
-    let attributes =
-        if attributes.is_empty() { Value::Null } else { Value::Object(attributes) };
+    let attributes = if attributes.is_empty() { Value::Null } else { Value::Object(attributes) };
     put("attributes".to_owned(), attributes);
     let touch = &state.first.touch;
     put("first_seen_reliable".to_owned(), json!(state.first.time.reliable));
@@ -145,9 +144,9 @@ pub fn parameters(states: &[LeadState]) -> Vec<Box<dyn ToSql + Sync + Send>> {
                 "text" => {
                     Box::new(values.map(|v| v.as_str().map(str::to_owned)).collect::<Vec<_>>())
                 }
-                "jsonb" => Box::new(
-                    values.map(|v| (!v.is_null()).then(|| v.clone())).collect::<Vec<_>>(),
-                ),
+                "jsonb" => {
+                    Box::new(values.map(|v| (!v.is_null()).then(|| v.clone())).collect::<Vec<_>>())
+                }
                 "timestamptz" => Box::new(
                     values.map(|v| v.as_i64().map(time)).collect::<Vec<Option<SystemTime>>>(),
                 ),
