@@ -164,9 +164,7 @@ fn destination(
     let mut fields: Vec<(String, String)> = match settings.fields.is_empty() {
         true => {
             let defaults = destination.default_fields().iter();
-            defaults
-                .map(|(value, property)| ((*value).to_owned(), (*property).to_owned()))
-                .collect()
+            defaults.map(|(value, property)| ((*value).to_owned(), (*property).to_owned())).collect()
         }
         false => settings.fields.iter().map(|(v, p)| (v.clone(), p.to().to_owned())).collect(),
     };
@@ -278,10 +276,7 @@ impl App {
         tasks.spawn(async move {
             let report = serve::serve(listener, routes, limits, serving).await;
             if report.cut_off > 0 {
-                tracing::warn!(
-                    connections = report.cut_off,
-                    "connections were cut off at the end of the drain time"
-                );
+                tracing::warn!(connections = report.cut_off, "connections were cut off at the end of the drain time");
             }
         });
         if roles.sync {
@@ -348,9 +343,7 @@ pub async fn check(config: &Config) -> Vec<Finding> {
     for source in &config.sources {
         let about = format!("source {}", source.name);
         match ConfiguredSource::compile(source, &config.leads) {
-            Ok(_) => {
-                find(&about, format!("kind {}, POST /hooks/{}", source.kind, source.name), true)
-            }
+            Ok(_) => find(&about, format!("kind {}, POST /hooks/{}", source.kind, source.name), true),
             Err(error) => find(&about, Chain(&error).to_string(), false),
         }
         if source.untimed == Some(config::Untimed::LastArrival) {
@@ -386,12 +379,7 @@ pub async fn check(config: &Config) -> Vec<Finding> {
                 match database.store.ready().await {
                     Ok(()) => find("database", "reachable and migrated".to_owned(), true),
                     Err(NotReady::NotMigrated) => {
-                        find(
-                            "database",
-                            "reachable, not migrated yet: serve does it, or `leadsync migrate`"
-                                .to_owned(),
-                            true,
-                        );
+                        find("database", "reachable, not migrated yet: serve does it, or `leadsync migrate`".to_owned(), true);
                     }
                     Err(error) => find("database", Chain(&error).to_string(), false),
                 }

@@ -153,8 +153,7 @@ impl Receiver {
         let mut speakers = HashMap::new();
         let mut names: Vec<String> = sources.iter().map(|s| s.name.clone()).collect();
         names.push(API_SOURCE.to_owned());
-        let numbers: HashMap<String, i16> =
-            store.register_sources(&names).await?.into_iter().collect();
+        let numbers: HashMap<String, i16> = store.register_sources(&names).await?.into_iter().collect();
         for name in &names {
             let configured = sources.iter().find(|s| s.name == *name);
             let speaker = Speaker {

@@ -87,11 +87,7 @@ impl Syncer {
             }
         }
         if marked > 0 {
-            tracing::info!(
-                destination = destination.name,
-                leads = marked,
-                "leads marked due for a new destination"
-            );
+            tracing::info!(destination = destination.name, leads = marked, "leads marked due for a new destination");
         }
         Ok(marked)
     }
@@ -130,11 +126,7 @@ impl Syncer {
         stop: Stop,
     ) {
         while let Err(error) = self.enrol(&destination).await {
-            tracing::error!(
-                destination = destination.name,
-                "cannot mark leads due: {}",
-                Chain(&error)
-            );
+            tracing::error!(destination = destination.name, "cannot mark leads due: {}", Chain(&error));
             if self.rest(&stop, self.settings.poll).await {
                 return;
             }
@@ -160,11 +152,7 @@ impl Syncer {
                 return;
             }
             if let Err(error) = self.pass(destination, stop).await {
-                tracing::error!(
-                    destination = destination.name,
-                    "sync pass failed: {}",
-                    Chain(&error)
-                );
+                tracing::error!(destination = destination.name, "sync pass failed: {}", Chain(&error));
             }
         }
     }
@@ -206,11 +194,7 @@ impl Syncer {
                     }
                 }
                 Err(error) => {
-                    tracing::error!(
-                        destination = destination.name,
-                        "sync step failed: {}",
-                        Chain(&error)
-                    );
+                    tracing::error!(destination = destination.name, "sync step failed: {}", Chain(&error));
                     if self.rest(stop, self.settings.poll).await {
                         return;
                     }

@@ -39,19 +39,22 @@ fn time(text: &str) -> Result<Micros, String> {
 }
 
 fn outcome(text: &str) -> Result<Outcome, String> {
-    Outcome::parse(text)
-        .ok_or_else(|| "one of created, updated, unchanged, rejected, ignored".to_owned())
+    Outcome::parse(text).ok_or_else(|| {
+        "one of created, updated, unchanged, rejected, ignored".to_owned()
+    })
 }
 
 impl Replay {
     pub(super) async fn run(self, global: &Global) -> Result<Exit, Failure> {
         let (config, database) = global.open().await?;
         let (changed, _) = watch::channel(0);
-        let filter = ReplayFilter { source: self.source, since: self.since, outcome: self.outcome };
-        let bar = ProgressBar::new_spinner().with_style(
-            ProgressStyle::with_template("{spinner} {pos} deliveries replayed, {per_sec}")
-                .unwrap_or_else(|_| ProgressStyle::default_spinner()),
-        );
+        let filter =
+            ReplayFilter { source: self.source, since: self.since, outcome: self.outcome };
+        let bar = ProgressBar::new_spinner()
+            .with_style(
+                ProgressStyle::with_template("{spinner} {pos} deliveries replayed, {per_sec}")
+                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+            );
         bar.enable_steady_tick(Duration::from_millis(200));
         let replayed = async {
             let receiver =
@@ -69,10 +72,7 @@ impl Replay {
             println!("{} without a stored body, passed over", replayed.without_body);
         }
         if replayed.without_source > 0 {
-            println!(
-                "{} of sources that are not configured any more, passed over",
-                replayed.without_source
-            );
+            println!("{} of sources that are not configured any more, passed over", replayed.without_source);
         }
         if replayed.failed > 0 {
             println!("{} could not be stored; run the replay again", replayed.failed);

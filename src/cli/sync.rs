@@ -46,9 +46,7 @@ impl Sync {
                 destinations.retain(|d| d.name == *name);
                 if destinations.is_empty() {
                     let known = names.join(", ");
-                    return Err(Failure::Words(format!(
-                        "no destination {name:?} is configured; there are: {known}"
-                    )));
+                    return Err(Failure::Words(format!("no destination {name:?} is configured; there are: {known}")));
                 }
             }
             if self.dry_run {

@@ -87,11 +87,7 @@ impl Writer {
             match self.commit(deliveries).await {
                 // A commit in doubt is retried too: the same events again change nothing.
                 Err(StoreError::Retry(error) | StoreError::Unavailable(error)) if tries < TRIES => {
-                    tracing::warn!(
-                        tries,
-                        "storing a group failed, trying again: {}",
-                        Chain(&*error)
-                    );
+                    tracing::warn!(tries, "storing a group failed, trying again: {}", Chain(&*error));
                     let jitter = rand::random_range(5..50) * u64::from(tries);
                     tokio::time::sleep(Duration::from_millis(jitter)).await;
                 }

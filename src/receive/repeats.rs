@@ -57,10 +57,7 @@ impl RepeatCounter {
             tracing::warn!("cannot count repeats, trying again later: {}", Chain(&error));
             let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             for repeat in repeats {
-                counts
-                    .entry(repeat.delivery_id)
-                    .and_modify(|c| c.copies += repeat.copies)
-                    .or_insert(repeat);
+                counts.entry(repeat.delivery_id).and_modify(|c| c.copies += repeat.copies).or_insert(repeat);
             }
         }
     }

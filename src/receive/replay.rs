@@ -8,8 +8,7 @@ use futures_util::stream::{self, StreamExt};
 use uuid::Uuid;
 
 use super::{
-    API_SOURCE, CONTENT_TYPE, Delivery, ItemOutcome, RETRY_AFTER, ReceiveError, Receiver,
-    delivery_id,
+    API_SOURCE, CONTENT_TYPE, Delivery, ItemOutcome, RETRY_AFTER, ReceiveError, Receiver, delivery_id,
 };
 use crate::lead::{Micros, Outcome};
 use crate::sources::api::{self, Form};

@@ -81,10 +81,7 @@ impl Archived {
             queries: all.iter().map(|d| d.query.as_deref()).collect(),
             headers: all.iter().map(|d| d.headers.as_ref()).collect(),
             bodies: all.iter().map(|d| d.body.as_deref()).collect(),
-            body_bytes: all
-                .iter()
-                .map(|d| i32::try_from(d.body_bytes).unwrap_or(i32::MAX))
-                .collect(),
+            body_bytes: all.iter().map(|d| i32::try_from(d.body_bytes).unwrap_or(i32::MAX)).collect(),
         }
     }
 }
@@ -156,8 +153,7 @@ impl Store {
     pub async fn count_repeats(&self, repeats: &[Repeats]) -> Result<u64, StoreError> {
         let ids: Vec<Uuid> = repeats.iter().map(|r| r.delivery_id).collect();
         let copies: Vec<i64> = repeats.iter().map(|r| r.copies).collect();
-        let times: Vec<SystemTime> =
-            repeats.iter().map(|r| system_time(r.last_received_at)).collect();
+        let times: Vec<SystemTime> = repeats.iter().map(|r| system_time(r.last_received_at)).collect();
         let outcomes: Vec<&str> = repeats.iter().map(|r| r.outcome.name()).collect();
         let client = self.receive().await?;
         let statement = client.prepare_cached(COUNT_REPEATS).await?;
@@ -212,10 +208,7 @@ impl Store {
     }
 
     /// Gives every configured source its number, for good.
-    pub async fn register_sources(
-        &self,
-        names: &[String],
-    ) -> Result<Vec<(String, i16)>, StoreError> {
+    pub async fn register_sources(&self, names: &[String]) -> Result<Vec<(String, i16)>, StoreError> {
         let client = self.receive().await?;
         // Twice: where another instance registers the same source at this moment, the first run may
         // neither make it nor see it.

@@ -171,8 +171,7 @@ impl Store {
         let delays: Vec<f64> = results.iter().map(|(_, r)| r.delay()).collect();
         let errors = || results.iter().map(|(_, r)| r.error());
         let kinds: Vec<Option<&str>> = errors().map(|e| e.map(|e| e.kind)).collect();
-        let codes: Vec<Option<&str>> =
-            errors().map(|e| e.and_then(|e| e.code.as_deref())).collect();
+        let codes: Vec<Option<&str>> = errors().map(|e| e.and_then(|e| e.code.as_deref())).collect();
         let messages: Vec<Option<&str>> = errors().map(|e| e.map(|e| e.message.as_str())).collect();
         let rows = client
             .query(
@@ -240,8 +239,7 @@ impl Store {
     pub async fn next_due(&self, destination: &str) -> Result<Option<Duration>, StoreError> {
         let client = self.sync().await?;
         let statement = client.prepare_cached(NEXT_DUE).await?;
-        let seconds: Option<f64> =
-            client.query_one(&statement, &[&destination]).await?.try_get(0)?;
+        let seconds: Option<f64> = client.query_one(&statement, &[&destination]).await?.try_get(0)?;
         Ok(seconds.map(|s| Duration::try_from_secs_f64(s).unwrap_or(Duration::MAX)))
     }
 }

@@ -174,8 +174,7 @@ impl Syncer {
                 }
                 Err(error) => {
                     let refused = matches!(error, CallError::Refused { .. });
-                    let results =
-                        self.failed_call(destination, &batch, error, state.failures).await?;
+                    let results = self.failed_call(destination, &batch, error, state.failures).await?;
                     if !refused {
                         done.calls_failed += 1;
                     }
@@ -188,8 +187,7 @@ impl Syncer {
                 break;
             }
         }
-        let left: Vec<_> =
-            batches.into_iter().flatten().map(|p| (p.claimed, PushResult::Released)).collect();
+        let left: Vec<_> = batches.into_iter().flatten().map(|p| (p.claimed, PushResult::Released)).collect();
         if !left.is_empty() {
             self.settle(destination, left, false).await?;
         }
@@ -197,11 +195,7 @@ impl Syncer {
     }
 
     /// Waits for a free call of the shared budget. False: paused or stopping, do not call.
-    async fn wait_for_turn(
-        &self,
-        destination: &Configured,
-        stop: &Stop,
-    ) -> Result<bool, StoreError> {
+    async fn wait_for_turn(&self, destination: &Configured, stop: &Stop) -> Result<bool, StoreError> {
         let Some(rate) = destination.rate else { return Ok(true) };
         let period = rate.per.div_f64(f64::from(rate.calls.max(1)));
         match self.store.spend(&destination.name, period).await? {
@@ -219,8 +213,7 @@ impl Syncer {
     ) -> Result<Vec<Outcome>, CallError> {
         let records: Vec<Record> = batch.iter().map(|p| p.record.clone()).collect();
         let push = destination.destination.push(&records);
-        let unknown =
-            |message: &str| CallError::Unknown { after: None, message: message.to_owned() };
+        let unknown = |message: &str| CallError::Unknown { after: None, message: message.to_owned() };
         let outcomes = tokio::time::timeout(self.settings.call_timeout, push)
             .await
             .map_err(|_| unknown("no answer within the call's deadline"))??;
@@ -274,8 +267,7 @@ impl Syncer {
         };
         let name = destination.name.as_str();
         let shown = error.to_string();
-        let last =
-            |kind, message: &str| LastError { kind, code: None, message: message.to_owned() };
+        let last = |kind, message: &str| LastError { kind, code: None, message: message.to_owned() };
         // Nothing is written, counted or blamed on the records, unless the kind of failure says so.
         let mut each = Each::Released;
         let pause = match error {
@@ -304,16 +296,9 @@ impl Syncer {
         if let Some((kind, code, message, length)) = pause {
             let mend = matches!(kind, "credentials" | "misconfigured");
             if mend {
-                tracing::error!(
-                    destination = name,
-                    "{name} is paused until somebody acts: {shown}"
-                );
+                tracing::error!(destination = name, "{name} is paused until somebody acts: {shown}");
             } else {
-                tracing::warn!(
-                    destination = name,
-                    pause_ms = length.as_millis() as u64,
-                    "{name} is paused: {shown}"
-                );
+                tracing::warn!(destination = name, pause_ms = length.as_millis() as u64, "{name} is paused: {shown}");
             }
             self.store.pause(name, &Pause { kind, code, message, length }).await?;
         }
@@ -331,12 +316,7 @@ impl Syncer {
 
     fn backoff(&self, attempts: u32) -> Duration {
         let settings = &self.settings;
-        backoff::delay(
-            attempts.saturating_add(1),
-            settings.backoff_base,
-            settings.backoff_max,
-            rand::random(),
-        )
+        backoff::delay(attempts.saturating_add(1), settings.backoff_base, settings.backoff_max, rand::random())
     }
 
     /// Settles; where this holder was fenced off after it may have written, the leads are due again.
@@ -349,11 +329,7 @@ impl Syncer {
         let grace = self.settings.confirm_after;
         let fenced: Vec<Uuid> = self.store.settle(&destination.name, &results, grace).await?;
         if called && !fenced.is_empty() {
-            tracing::warn!(
-                destination = destination.name,
-                leads = fenced.len(),
-                "lease lost during a call, leads are due again"
-            );
+            tracing::warn!(destination = destination.name, leads = fenced.len(), "lease lost during a call, leads are due again");
             self.store.remark(&destination.name, &fenced, grace).await?;
         }
         for (claimed, result) in &results {

@@ -139,9 +139,7 @@ impl TestApp {
                 tokio::time::sleep(wait).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(120), drained)
-            .await
-            .expect("drains in two minutes");
+        tokio::time::timeout(Duration::from_secs(120), drained).await.expect("drains in two minutes");
         total
     }
 
