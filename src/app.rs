@@ -9,11 +9,11 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Loaded, Problem};
 use crate::destinations;
 use crate::error::{Chain, Exit};
-use crate::http::{self, Context};
-use crate::private_pg::{PrivatePg, PrivatePgError};
+use crate::http::{self, Clock, Context};
+use crate::private_pg::{self, PrivatePg, PrivatePgError};
 use crate::receive::{self, Receiver};
 use crate::secret::Secret;
 use crate::serve::{self, Limits};
@@ -97,7 +97,6 @@ impl AppError {
 pub struct Database {
     /// Queries.
     pub store: Store,
-    url: Secret,
     migrate_url: Secret,
     pools: Pools,
     private: Option<PrivatePg>,
@@ -106,13 +105,34 @@ pub struct Database {
 impl Database {
     /// Opens the configured database, or starts the private one where none is configured.
     pub async fn open(config: &Config) -> Result<Database, AppError> {
-        let (url, private) = match &config.database.url {
-            Some(url) => (url.clone(), None),
+        match &config.database.url {
+            Some(url) => Database::connect(config, url.clone(), None).await,
             None => {
                 let private = PrivatePg::start(&config.data_dir).await?;
-                (Secret::new(private.url()), Some(private))
+                let url = Secret::new(private.url());
+                Database::connect(config, url, Some(private)).await
             }
+        }
+    }
+
+    /// As [`Database::open`], but uses the private server beside a service that runs it: for commands that look or mend
+    /// while `serve` is at work.
+    pub async fn join(config: &Config) -> Result<Database, AppError> {
+        let in_use = match Database::open(config).await {
+            Err(AppError::PrivatePg(in_use @ PrivatePgError::InUse { .. })) => in_use,
+            opened => return opened,
         };
+        match private_pg::url_of_running(&config.data_dir) {
+            Some(url) => Database::connect(config, Secret::new(&url), None).await,
+            None => Err(in_use.into()),
+        }
+    }
+
+    async fn connect(
+        config: &Config,
+        url: Secret,
+        private: Option<PrivatePg>,
+    ) -> Result<Database, AppError> {
         let migrate_url = config.database.migrate_url.clone().unwrap_or_else(|| url.clone());
         let settings = pool::Settings {
             receive_connections: config.database.receive_connections,
@@ -121,17 +141,12 @@ impl Database {
         };
         let pools = Pools::new(&url, &settings)?;
         pools.check().await?;
-        Ok(Database { store: Store::new(pools.clone()), url, migrate_url, pools, private })
+        Ok(Database { store: Store::new(pools.clone()), migrate_url, pools, private })
     }
 
     /// Applies the migrations that are missing.
     pub async fn migrate(&self) -> Result<State, AppError> {
         Ok(migrate::run(&self.migrate_url, MIGRATE_DEADLINE).await?)
-    }
-
-    /// The URL it was opened with.
-    pub fn url(&self) -> &Secret {
-        &self.url
     }
 
     /// Closes connections, and stops the private server.
@@ -164,7 +179,9 @@ fn destination(
     let mut fields: Vec<(String, String)> = match settings.fields.is_empty() {
         true => {
             let defaults = destination.default_fields().iter();
-            defaults.map(|(value, property)| ((*value).to_owned(), (*property).to_owned())).collect()
+            defaults
+                .map(|(value, property)| ((*value).to_owned(), (*property).to_owned()))
+                .collect()
         }
         false => settings.fields.iter().map(|(v, p)| (v.clone(), p.to().to_owned())).collect(),
     };
@@ -176,6 +193,25 @@ fn destination(
         fields,
         concurrency: settings.concurrency.unwrap_or(CONCURRENCY),
     })
+}
+
+/// What is wrong with sources and destinations, with the places where it was written: what only their
+/// rooms can tell, so that everything that can fail fails at start.
+pub fn problems(loaded: &Loaded) -> Vec<Problem> {
+    let config = &loaded.config;
+    let place = |list: &str, at: usize, key: String| match key.as_str() {
+        "" => format!("{list}[{at}]"),
+        key => format!("{list}[{at}].{key}"),
+    };
+    let sources = config.sources.iter().enumerate().filter_map(|(at, source)| {
+        let error = ConfiguredSource::compile(source, &config.leads).err()?;
+        Some(loaded.problem(&place("source", at, error.kind.key()), error.to_string()))
+    });
+    let destinations = config.destinations.iter().enumerate().filter_map(|(at, settings)| {
+        let error = destinations::build(settings, config.sync.call_timeout).err()?;
+        Some(loaded.problem(&place("destination", at, error.key()), error.to_string()))
+    });
+    sources.chain(destinations).collect()
 }
 
 /// A syncer with the configured timings.
@@ -190,6 +226,7 @@ pub fn syncer(config: &Config, store: Store) -> Syncer {
             confirm_after: sync.confirm_after,
             backoff_base: sync.backoff_base,
             backoff_max: sync.backoff_max,
+            drain: config.http.drain_timeout,
         },
     )
 }
@@ -233,14 +270,27 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, AppError> {
 }
 
 impl App {
-    /// Starts everything on a migrated database. `listener` is needed for receiving; without that role it
-    /// serves health checks only where one is given.
+    /// Starts everything on a migrated database. Without the role of receiving, `listener` serves health
+    /// checks only.
     pub async fn start(
         config: &Config,
         database: Database,
         roles: Roles,
         listener: TcpListener,
         stop: Stop,
+    ) -> Result<App, AppError> {
+        let clock = Arc::new(|| jiff::Timestamp::now().as_second());
+        App::start_with_clock(config, database, roles, listener, stop, clock).await
+    }
+
+    /// The same with a clock of the caller's for signatures that carry a time.
+    pub async fn start_with_clock(
+        config: &Config,
+        database: Database,
+        roles: Roles,
+        listener: TcpListener,
+        stop: Stop,
+        clock: Clock,
     ) -> Result<App, AppError> {
         let store = database.store.clone();
         store.ready().await?;
@@ -262,7 +312,7 @@ impl App {
             admin_token: config.http.admin_token.clone(),
             max_body: config.http.max_body,
             leads: config.leads.clone(),
-            now: Arc::new(|| jiff::Timestamp::now().as_second()),
+            now: clock,
         };
         let limits = Limits {
             max_connections: config.http.max_connections,
@@ -276,7 +326,10 @@ impl App {
         tasks.spawn(async move {
             let report = serve::serve(listener, routes, limits, serving).await;
             if report.cut_off > 0 {
-                tracing::warn!(connections = report.cut_off, "connections were cut off at the end of the drain time");
+                tracing::warn!(
+                    connections = report.cut_off,
+                    "connections were cut off at the end of the drain time"
+                );
             }
         });
         if roles.sync {
@@ -298,6 +351,11 @@ impl App {
     /// The receiver, without HTTP in front.
     pub fn receiver(&self) -> &Receiver {
         &self.receiver
+    }
+
+    /// Where its database is, for people who want to look; of a private server, without secrets.
+    pub fn database_url(&self) -> &str {
+        self.database.private.as_ref().map_or("(configured)", PrivatePg::url)
     }
 
     /// Runs until the stop token is cancelled, then finishes what is under way.
@@ -343,7 +401,9 @@ pub async fn check(config: &Config) -> Vec<Finding> {
     for source in &config.sources {
         let about = format!("source {}", source.name);
         match ConfiguredSource::compile(source, &config.leads) {
-            Ok(_) => find(&about, format!("kind {}, POST /hooks/{}", source.kind, source.name), true),
+            Ok(_) => {
+                find(&about, format!("kind {}, POST /hooks/{}", source.kind, source.name), true)
+            }
             Err(error) => find(&about, Chain(&error).to_string(), false),
         }
         if source.untimed == Some(config::Untimed::LastArrival) {
@@ -379,7 +439,12 @@ pub async fn check(config: &Config) -> Vec<Finding> {
                 match database.store.ready().await {
                     Ok(()) => find("database", "reachable and migrated".to_owned(), true),
                     Err(NotReady::NotMigrated) => {
-                        find("database", "reachable, not migrated yet: serve does it, or `leadsync migrate`".to_owned(), true);
+                        find(
+                            "database",
+                            "reachable, not migrated yet: serve does it, or `leadsync migrate`"
+                                .to_owned(),
+                            true,
+                        );
                     }
                     Err(error) => find("database", Chain(&error).to_string(), false),
                 }

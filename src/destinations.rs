@@ -78,6 +78,18 @@ pub enum DestinationError {
     },
 }
 
+impl DestinationError {
+    /// The key of the `[[destination]]` that is at fault; empty for the destination as a whole.
+    pub fn key(&self) -> String {
+        match self {
+            DestinationError::UnknownKind { .. } => "kind".to_owned(),
+            DestinationError::Missing { .. } => String::new(),
+            DestinationError::Invalid { key, .. } => (*key).to_owned(),
+            DestinationError::UnknownValue { value, .. } => format!("fields.{value}"),
+        }
+    }
+}
+
 /// The destination that the configuration describes, or what is wrong with the description.
 /// `call_timeout` is the deadline of one call, answer included.
 pub fn build(config: &config::Destination, call_timeout: Duration) -> Built {

@@ -107,6 +107,19 @@ pub enum MappingError {
     Nothing(String),
 }
 
+impl MappingError {
+    /// The target whose line is at fault.
+    pub fn target(&self) -> &str {
+        match self {
+            MappingError::UnknownTarget { name: target, .. }
+            | MappingError::UnknownVia { target, .. }
+            | MappingError::ViaDoesNotFit { target, .. }
+            | MappingError::BadPath { target, .. }
+            | MappingError::Nothing(target) => target,
+        }
+    }
+}
+
 fn did_you_mean(name: &Option<String>) -> String {
     name.as_ref().map(|name| format!("; did you mean \"{name}\"?")).unwrap_or_default()
 }

@@ -153,7 +153,8 @@ impl Receiver {
         let mut speakers = HashMap::new();
         let mut names: Vec<String> = sources.iter().map(|s| s.name.clone()).collect();
         names.push(API_SOURCE.to_owned());
-        let numbers: HashMap<String, i16> = store.register_sources(&names).await?.into_iter().collect();
+        let numbers: HashMap<String, i16> =
+            store.register_sources(&names).await?.into_iter().collect();
         for name in &names {
             let configured = sources.iter().find(|s| s.name == *name);
             let speaker = Speaker {
@@ -208,7 +209,7 @@ impl Receiver {
 
     /// Takes leads of `/v1/leads`. One outcome per item, in order.
     pub async fn deliver_api(&self, api: ApiDelivery) -> Result<Vec<ItemOutcome>, ReceiveError> {
-        let delivery_id = delivery_id(API_SOURCE, &[], "", &api.body);
+        let delivery_id = api_delivery_id(api.idempotency_key.as_deref(), &api.body);
         if let Some(key) = &api.idempotency_key {
             let known = self.0.store.delivery_by_key(key).await.map_err(unavailable)?;
             if known.is_some_and(|known| known != delivery_id) {
@@ -330,6 +331,12 @@ fn delivery_id(source: &str, headers: &[(String, String)], query: &str, body: &[
     let mut id = [0; 16];
     id.copy_from_slice(&digest.finalize()[..16]);
     uuid::Builder::from_custom_bytes(id).into_uuid()
+}
+
+/// The key is part of the id, so that it is kept even where the same body came before without it.
+fn api_delivery_id(idempotency_key: Option<&str>, body: &[u8]) -> Uuid {
+    let key = idempotency_key.map(|key| ("idempotency-key".to_owned(), key.to_owned()));
+    delivery_id(API_SOURCE, key.as_slice(), "", body)
 }
 
 fn unavailable(error: StoreError) -> ReceiveError {

@@ -231,5 +231,23 @@ pub enum SourceErrorKind {
     NoEmail,
 }
 
+impl SourceErrorKind {
+    /// The key of the `[[source]]` that is at fault; empty for the source as a whole.
+    pub fn key(&self) -> String {
+        match self {
+            SourceErrorKind::UnknownKind { .. } => "kind".to_owned(),
+            SourceErrorKind::NotForKind { key, .. } => (*key).to_owned(),
+            SourceErrorKind::HalfASignature { given, .. } => (*given).to_owned(),
+            SourceErrorKind::BadSecret => "secret".to_owned(),
+            SourceErrorKind::BadRegion(_) => "default_region".to_owned(),
+            SourceErrorKind::BadTrust(_) => "trust".to_owned(),
+            SourceErrorKind::Mapping(error) if error.target() == "split" => "split".to_owned(),
+            SourceErrorKind::Mapping(error) => format!("fields.{}", error.target()),
+            SourceErrorKind::NoAuthentication(_) => String::new(),
+            SourceErrorKind::CredentialHeader(_) | SourceErrorKind::NoEmail => "fields".to_owned(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,12 @@
 //! Nothing here is exactly-once by luck: the claim takes a lease and a token, the settle needs the token,
 //! and a lead is in sync only when the CRM confirmed exactly the version that is wanted now.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
@@ -15,6 +18,7 @@ use crate::error::Chain;
 use crate::stop::Stop;
 use crate::store::{Store, StoreError};
 
+mod answer;
 pub mod backoff;
 pub mod payload;
 pub mod schedule;
@@ -25,6 +29,13 @@ use step::{Done, Step};
 
 /// Leads looked at in one go when a new destination is brought up to date.
 const ENROL_PAGE: i64 = 5_000;
+
+/// Longest sleep before a scheduled pass without a look at the clock, which people and machines that were
+/// suspended set forward.
+const NAP: Duration = Duration::from_secs(30);
+
+/// Tells the time of scheduled passes.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Timings of the loop; `config::Sync` explains them.
 #[derive(Clone, Debug)]
@@ -41,6 +52,8 @@ pub struct Settings {
     pub backoff_base: Duration,
     /// Longest pause.
     pub backoff_max: Duration,
+    /// How long a call under way may go on once the service stops.
+    pub drain: Duration,
 }
 
 /// A destination with what the loop needs to know of its configuration.
@@ -65,13 +78,19 @@ pub struct Syncer {
     settings: Settings,
     /// Name of this instance in leases.
     holder: Arc<str>,
+    clock: Clock,
 }
 
 impl Syncer {
     /// A syncer of its own name; nothing runs yet.
     pub fn new(store: Store, settings: Settings) -> Syncer {
         let holder = format!("{}-{}", std::process::id(), Uuid::new_v4().simple());
-        Syncer { store, settings, holder: holder.into() }
+        Syncer { store, settings, holder: holder.into(), clock: Arc::new(Timestamp::now) }
+    }
+
+    /// The same with another clock for its schedule. Leases go by the clock of the database.
+    pub fn with_clock(self, clock: Clock) -> Syncer {
+        Syncer { clock, ..self }
     }
 
     /// Marks leads due that a destination has never heard of, page by page; returns how many.
@@ -87,34 +106,51 @@ impl Syncer {
             }
         }
         if marked > 0 {
-            tracing::info!(destination = destination.name, leads = marked, "leads marked due for a new destination");
+            tracing::info!(
+                destination = destination.name,
+                leads = marked,
+                "leads marked due that the destination has not heard of"
+            );
         }
         Ok(marked)
     }
 
     /// One pass: pushes until nothing is due now. Leads that wait after a failure stay waiting.
     pub async fn pass(&self, destination: &Configured, stop: &Stop) -> Result<Done, StoreError> {
+        let mut total = Done::default();
+        // The first step is made alone: where the CRM fails it is the one call that probes, and the other
+        // workers would only see that the turn is taken.
+        if !self.pass_step(destination, stop, &mut total).await? {
+            return Ok(total);
+        }
         let workers = (0..destination.concurrency.max(1)).map(|_| async {
             let mut done = Done::default();
-            loop {
-                match self.step(destination, stop).await? {
-                    Step::Idle => return Ok::<_, StoreError>(done),
-                    Step::Paused(_) => {
-                        done.paused = true;
-                        return Ok(done);
-                    }
-                    Step::Worked(step) => done.add(&step),
-                }
-                if stop.is_cancelled() {
-                    return Ok(done);
-                }
-            }
+            while self.pass_step(destination, stop, &mut done).await? {}
+            Ok::<_, StoreError>(done)
         });
-        let mut total = Done::default();
         for done in futures_util::future::join_all(workers).await {
             total.add(&done?);
         }
         Ok(total)
+    }
+
+    /// One step of a pass. False: there is nothing more to do in it.
+    async fn pass_step(
+        &self,
+        destination: &Configured,
+        stop: &Stop,
+        done: &mut Done,
+    ) -> Result<bool, StoreError> {
+        match self.step(destination, stop).await? {
+            Step::Idle => return Ok(false),
+            Step::Paused(_) => {
+                done.paused = true;
+                return Ok(false);
+            }
+            Step::Later(wait) => return Ok(!self.rest(stop, wait).await),
+            Step::Worked(step) => done.add(&step),
+        }
+        Ok(!stop.is_cancelled())
     }
 
     /// Runs a destination until `stop`. `changed` ticks after every commit of this instance that moved a lead.
@@ -125,34 +161,107 @@ impl Syncer {
         changed: watch::Receiver<u64>,
         stop: Stop,
     ) {
-        while let Err(error) = self.enrol(&destination).await {
-            tracing::error!(destination = destination.name, "cannot mark leads due: {}", Chain(&error));
+        loop {
+            let running = self.run_unguarded(&destination, &schedule, &changed, &stop);
+            if AssertUnwindSafe(running).catch_unwind().await.is_ok() {
+                return;
+            }
+            // Its leases run out and count as stolen.
+            tracing::error!(
+                destination = destination.name,
+                "the sync loop panicked and starts again"
+            );
             if self.rest(&stop, self.settings.poll).await {
                 return;
             }
         }
-        if !schedule.is_continuous() {
-            return self.run_scheduled(&destination, &schedule, &stop).await;
+    }
+
+    async fn run_unguarded(
+        &self,
+        destination: &Configured,
+        schedule: &Schedule,
+        changed: &watch::Receiver<u64>,
+        stop: &Stop,
+    ) {
+        // Before the leads are looked at, so that none is committed unseen in between.
+        let writers = self.insist(destination, stop, || self.store.lead_writers()).await;
+        let Some(writers) = writers else { return };
+        if self.insist(destination, stop, || self.enrol(destination)).await.is_none() {
+            return;
         }
-        let more = Notify::new();
-        let workers = (0..destination.concurrency.max(1))
-            .map(|worker| self.work(worker, &destination, &more, changed.clone(), &stop));
-        futures_util::future::join_all(workers).await;
+        tokio::join!(self.enrol_late(destination, writers, stop), async {
+            if !schedule.is_continuous() {
+                return self.run_scheduled(destination, schedule, stop).await;
+            }
+            let more = Notify::new();
+            let workers = (0..destination.concurrency.max(1))
+                .map(|worker| self.work(worker, destination, &more, changed.clone(), stop));
+            futures_util::future::join_all(workers).await;
+        });
+    }
+
+    /// Looks for leads once more when transactions have ended that may have begun before the destination was
+    /// registered: they marked nothing due for it, and their leads were not to be seen before.
+    async fn enrol_late(&self, destination: &Configured, mut writers: Vec<String>, stop: &Stop) {
+        if writers.is_empty() {
+            return;
+        }
+        while !writers.is_empty() {
+            if self.rest(stop, self.settings.poll).await {
+                return;
+            }
+            let now = self.insist(destination, stop, || self.store.lead_writers()).await;
+            let Some(now) = now else { return };
+            writers.retain(|writer| now.contains(writer));
+        }
+        self.insist(destination, stop, || self.enrol(destination)).await;
+    }
+
+    /// Asks the database until it answers; `None` when stopping.
+    async fn insist<T, F>(
+        &self,
+        destination: &Configured,
+        stop: &Stop,
+        ask: impl Fn() -> F,
+    ) -> Option<T>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        loop {
+            match ask().await {
+                Ok(answer) => return Some(answer),
+                Err(error) => {
+                    let name = destination.name.as_str();
+                    tracing::error!(destination = name, "cannot mark leads due: {}", Chain(&error));
+                }
+            }
+            if self.rest(stop, self.settings.poll).await {
+                return None;
+            }
+        }
     }
 
     async fn run_scheduled(&self, destination: &Configured, schedule: &Schedule, stop: &Stop) {
         loop {
-            let now = jiff::Timestamp::now();
-            let Some(next) = schedule.next_after(now) else {
+            let Some(next) = schedule.next_after((self.clock)()) else {
                 tracing::error!(destination = destination.name, "the schedule never comes again");
                 return stop.cancelled().await;
             };
-            let wait = Duration::try_from(next.duration_since(now)).unwrap_or(Duration::ZERO);
-            if self.rest(stop, wait).await {
-                return;
+            // Negative, and so an error, when it is past.
+            while let Ok(wait) = Duration::try_from(next.duration_since((self.clock)()))
+                && !wait.is_zero()
+            {
+                if self.rest(stop, wait.min(NAP)).await {
+                    return;
+                }
             }
             if let Err(error) = self.pass(destination, stop).await {
-                tracing::error!(destination = destination.name, "sync pass failed: {}", Chain(&error));
+                tracing::error!(
+                    destination = destination.name,
+                    "sync pass failed: {}",
+                    Chain(&error)
+                );
             }
         }
     }
@@ -183,9 +292,14 @@ impl Syncer {
                     if worker == 0 {
                         tokio::select! {
                             _ = stop.cancelled() => return,
-                            _ = changed.changed() => {}
+                            Ok(()) = changed.changed() => {}
                             _ = tokio::time::sleep(self.settings.poll) => {}
                         }
+                    }
+                }
+                Ok(Step::Later(wait)) => {
+                    if worker == 0 && self.rest(stop, wait).await {
+                        return;
                     }
                 }
                 Ok(Step::Paused(length)) => {
@@ -194,7 +308,11 @@ impl Syncer {
                     }
                 }
                 Err(error) => {
-                    tracing::error!(destination = destination.name, "sync step failed: {}", Chain(&error));
+                    tracing::error!(
+                        destination = destination.name,
+                        "sync step failed: {}",
+                        Chain(&error)
+                    );
                     if self.rest(stop, self.settings.poll).await {
                         return;
                     }

@@ -1,6 +1,9 @@
--- Take the next free call of destination $1, where one call is allowed every $2 seconds over all instances.
--- Result: seconds to wait before the call; no row while the destination is paused.
+-- Take the next free call of destination $1, where one call is allowed every $2 seconds over all instances,
+-- unless it is further away than $3 seconds.
+-- Result: seconds to wait before the call; no row while the destination is paused or the call too far away.
 update leadsync.destinations as d
 set next_call_at = greatest(d.next_call_at, clock_timestamp()) + make_interval(secs => $2)
-where d.name = $1 and d.paused_until <= clock_timestamp()
+where d.name = $1
+    and d.paused_until <= clock_timestamp()
+    and d.next_call_at <= clock_timestamp() + make_interval(secs => $3)
 returning greatest(extract(epoch from d.next_call_at - make_interval(secs => $2) - clock_timestamp()), 0)::float8 as wait;

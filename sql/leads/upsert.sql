@@ -252,8 +252,13 @@ marked as (
     on conflict (lead_id, destination) do update set
         state = 'due',
         wanted_version = greatest(s.wanted_version, excluded.wanted_version),
-        -- A lead that waits after a failure keeps waiting: its place in the queue is its backoff.
-        next_attempt_at = case when s.state = 'due' then s.next_attempt_at else excluded.next_attempt_at end
+        -- A lead that waits after a failure keeps waiting: its place in the queue is its backoff. One that only
+        -- waits to be confirmed once more has news now.
+        next_attempt_at = case
+            when s.state <> 'due' then excluded.next_attempt_at
+            when s.attempts > 0 then s.next_attempt_at
+            else least(s.next_attempt_at, excluded.next_attempt_at)
+        end
 )
 select
     e.email,

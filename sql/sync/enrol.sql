@@ -1,4 +1,5 @@
--- Mark leads due for destination $1 that it has never heard of: up to $3 leads after lead_id $2.
+-- Mark leads due for destination $1 that it has never heard of, or that changed while it was not configured:
+-- up to $3 leads after lead_id $2.
 -- Result: the last lead_id looked at (null: there are no more) and how many were marked.
 with page as (
     select l.lead_id, l.version
@@ -8,14 +9,19 @@ with page as (
     limit $3
 ),
 marked as (
-    insert into leadsync.lead_sync (lead_id, destination, state, wanted_version, next_attempt_at)
+    insert into leadsync.lead_sync as s (lead_id, destination, state, wanted_version, next_attempt_at)
     select p.lead_id, $1, 'due', p.version, clock_timestamp()
     from page as p
     where not exists (
-        select from leadsync.lead_sync as s where s.lead_id = p.lead_id and s.destination = $1
+        select from leadsync.lead_sync as s
+        where s.lead_id = p.lead_id and s.destination = $1 and s.wanted_version >= p.version
     )
     order by p.lead_id
-    on conflict (lead_id, destination) do nothing
+    on conflict (lead_id, destination) do update set
+        state = 'due',
+        wanted_version = excluded.wanted_version,
+        next_attempt_at = case when s.state = 'due' then s.next_attempt_at else excluded.next_attempt_at end
+    where s.wanted_version < excluded.wanted_version
     returning lead_id
 )
 select (select lead_id from page order by lead_id desc limit 1) as last_lead_id, (select count(*) from marked) as marked;

@@ -1,6 +1,6 @@
 -- Write the results of a push to destination $1.
 -- Parameters: $2 lead_id[], $3 lease_token[], $4 version[] (that was sent), $5 claimed_at[], $6 result[]
--- (confirmed, parked, retry, unknown or released), $7 remote_id[], $8 sent_hash[], $9 delay[] (seconds to
+-- (confirmed, parked, retry, unknown, postponed or released), $7 remote_id[], $8 sent_hash[], $9 delay[] (seconds to
 -- the next attempt), $10 error kind[], $11 error code[], $12 error message[], $13 grace in seconds after an
 -- unknown outcome.
 -- Only the holder of the newest token may settle, and a lead is in sync only when the version that was sent
@@ -21,7 +21,8 @@ locked as (
         s.lead_id,
         r.result = 'confirmed' as confirmed,
         r.result in ('retry', 'unknown') as failed,
-        s.wanted_version <> r.version as outdated,
+        r.result in ('released', 'postponed') as uncounted,
+        s.wanted_version > r.version as outdated,
         coalesce(s.confirm_after > r.claimed_at, false) as early
     from leadsync.lead_sync as s
     join result as r on r.lead_id = s.lead_id and r.lease_token = s.lease_token
@@ -38,7 +39,7 @@ update leadsync.lead_sync as s set
     confirmed_version = case when k.confirmed then r.version else s.confirmed_version end,
     next_attempt_at = case
         when k.failed then clock_timestamp() + make_interval(secs => r.delay)
-        when r.result = 'released' then s.next_attempt_at
+        when k.uncounted then s.next_attempt_at
         when k.outdated then clock_timestamp()
         when k.early then s.confirm_after
         else s.next_attempt_at
@@ -50,12 +51,13 @@ update leadsync.lead_sync as s set
     end,
     attempts = case
         when k.confirmed then 0
-        when r.result = 'released' or r.error_kind = 'slow_down' then s.attempts
+        when k.uncounted then s.attempts
         else s.attempts + 1
     end,
     lease_until = null,
     lease_holder = null,
     remote_id = coalesce(r.remote_id, s.remote_id),
+    -- After a call that confirmed nothing, nobody knows what the CRM has.
     sent_hash = case
         when k.confirmed then r.sent_hash
         when r.result = 'released' then s.sent_hash

@@ -39,22 +39,19 @@ fn time(text: &str) -> Result<Micros, String> {
 }
 
 fn outcome(text: &str) -> Result<Outcome, String> {
-    Outcome::parse(text).ok_or_else(|| {
-        "one of created, updated, unchanged, rejected, ignored".to_owned()
-    })
+    Outcome::parse(text)
+        .ok_or_else(|| "one of created, updated, unchanged, rejected, ignored".to_owned())
 }
 
 impl Replay {
     pub(super) async fn run(self, global: &Global) -> Result<Exit, Failure> {
         let (config, database) = global.open().await?;
         let (changed, _) = watch::channel(0);
-        let filter =
-            ReplayFilter { source: self.source, since: self.since, outcome: self.outcome };
-        let bar = ProgressBar::new_spinner()
-            .with_style(
-                ProgressStyle::with_template("{spinner} {pos} deliveries replayed, {per_sec}")
-                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
-            );
+        let filter = ReplayFilter { source: self.source, since: self.since, outcome: self.outcome };
+        let bar = ProgressBar::new_spinner().with_style(
+            ProgressStyle::with_template("{spinner} {pos} deliveries replayed, {per_sec}")
+                .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+        );
         bar.enable_steady_tick(Duration::from_millis(200));
         let replayed = async {
             let receiver =
@@ -66,16 +63,19 @@ impl Replay {
         database.close().await;
         let replayed = replayed?;
         for (outcome, leads) in &replayed.outcomes {
-            println!("{leads} {}", outcome.name());
+            say!("{leads} {}", outcome.name())?;
         }
         if replayed.without_body > 0 {
-            println!("{} without a stored body, passed over", replayed.without_body);
+            say!("{} without a stored body, passed over", replayed.without_body)?;
         }
         if replayed.without_source > 0 {
-            println!("{} of sources that are not configured any more, passed over", replayed.without_source);
+            say!(
+                "{} of sources that are not configured any more, passed over",
+                replayed.without_source
+            )?;
         }
         if replayed.failed > 0 {
-            println!("{} could not be stored; run the replay again", replayed.failed);
+            say!("{} could not be stored; run the replay again", replayed.failed)?;
             return Ok(Exit::Failed);
         }
         Ok(Exit::Ok)

@@ -18,8 +18,8 @@ use super::{Context, HttpError};
 use crate::lead::Email;
 use crate::receive::{ApiDelivery, ItemOutcome};
 use crate::sources::api::{self, Form, Leads};
-use crate::sources::json::Problem;
 use crate::sources::folding;
+use crate::sources::json::Problem;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -71,12 +71,8 @@ async fn store(
     let form = form(arrived)?;
     let body = arrived.read_body(context.max_body).await?;
     let leads = api::read(form, &body, &context.leads)?;
-    let delivery = ApiDelivery {
-        items: leads.items(),
-        body,
-        form,
-        idempotency_key: key.map(str::to_owned),
-    };
+    let delivery =
+        ApiDelivery { items: leads.items(), body, form, idempotency_key: key.map(str::to_owned) };
     let outcomes = if delivery.items.is_empty() {
         Vec::new()
     } else {
@@ -193,7 +189,10 @@ mod tests {
         let body: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(body["outcomes"][1]["outcome"], "created");
         assert_eq!(body["outcomes"][2]["reason"], "b");
-        assert_eq!(body["errors"][1], json!({"item": 2, "field": "f", "code": "b", "message": "m"}));
+        assert_eq!(
+            body["errors"][1],
+            json!({"item": 2, "field": "f", "code": "b", "message": "m"})
+        );
         assert_eq!(body["code"], "invalid_leads");
     }
 

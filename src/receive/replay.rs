@@ -8,7 +8,8 @@ use futures_util::stream::{self, StreamExt};
 use uuid::Uuid;
 
 use super::{
-    API_SOURCE, CONTENT_TYPE, Delivery, ItemOutcome, RETRY_AFTER, ReceiveError, Receiver, delivery_id,
+    API_SOURCE, CONTENT_TYPE, Delivery, ItemOutcome, RETRY_AFTER, ReceiveError, Receiver,
+    api_delivery_id,
 };
 use crate::lead::{Micros, Outcome};
 use crate::sources::api::{self, Form};
@@ -103,7 +104,7 @@ impl Receiver {
             .map_err(|_| ReceiveError::Unavailable(RETRY_AFTER))?;
         self.enqueue(Delivery {
             speaker: self.speaker(API_SOURCE)?,
-            delivery_id: delivery_id(API_SOURCE, &[], "", &request.body),
+            delivery_id: api_delivery_id(idempotency_key.as_deref(), &request.body),
             received_at,
             items: leads.items(),
             query: String::new(),

@@ -26,7 +26,9 @@ impl Form {
     pub fn of(media_type: &str) -> Option<Form> {
         match media_type {
             "application/json" => Some(Form::Json),
-            "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Some(Form::Lines),
+            "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
+                Some(Form::Lines)
+            }
             other if other.starts_with("application/") && other.ends_with("+json") => {
                 Some(Form::Json)
             }
@@ -181,7 +183,8 @@ mod tests {
 
     #[test]
     fn a_bad_line_harms_only_itself() {
-        let text = "\u{feff}{\"email\":\"a@b.example\"}\r\n\n  \n{\"n\":\n{\"email\":\"c@b.example\"}";
+        let text =
+            "\u{feff}{\"email\":\"a@b.example\"}\r\n\n  \n{\"n\":\n{\"email\":\"c@b.example\"}";
         let leads = of(Form::Lines, text.as_bytes()).unwrap();
         let good: Vec<bool> = leads.leads.iter().map(Result::is_ok).collect();
         assert_eq!(good, [true, false, true]);

@@ -64,24 +64,22 @@ pub(super) struct RecordColumns<'a> {
 
 impl Archived {
     pub(super) fn columns(all: &[Archived]) -> RecordColumns<'_> {
-        // An array of arrays cannot be passed, so lead_ids travel as the text of an array.
-        let ids = |ids: &[Uuid]| {
-            let texts: Vec<String> = ids.iter().map(Uuid::to_string).collect();
-            (!texts.is_empty()).then(|| format!("{{{}}}", texts.join(",")))
-        };
         RecordColumns {
             delivery_ids: all.iter().map(|d| d.delivery_id).collect(),
             received_at: all.iter().map(|d| system_time(d.received_at)).collect(),
             sources: all.iter().map(|d| d.source.as_str()).collect(),
             outcomes: all.iter().map(|d| d.outcome.name()).collect(),
             reasons: all.iter().map(|d| d.reason.as_deref()).collect(),
-            lead_ids: all.iter().map(|d| ids(&d.lead_ids)).collect(),
+            lead_ids: all.iter().map(|d| array_text(&d.lead_ids)).collect(),
             items: all.iter().map(|d| d.items.as_ref()).collect(),
             idempotency_keys: all.iter().map(|d| d.idempotency_key.as_deref()).collect(),
             queries: all.iter().map(|d| d.query.as_deref()).collect(),
             headers: all.iter().map(|d| d.headers.as_ref()).collect(),
             bodies: all.iter().map(|d| d.body.as_deref()).collect(),
-            body_bytes: all.iter().map(|d| i32::try_from(d.body_bytes).unwrap_or(i32::MAX)).collect(),
+            body_bytes: all
+                .iter()
+                .map(|d| i32::try_from(d.body_bytes).unwrap_or(i32::MAX))
+                .collect(),
         }
     }
 }
@@ -105,8 +103,14 @@ impl RecordColumns<'_> {
     }
 }
 
+/// An array of arrays cannot be passed, so ids travel as the text of an array.
+fn array_text(ids: &[Uuid]) -> Option<String> {
+    let texts: Vec<String> = ids.iter().map(Uuid::to_string).collect();
+    (!texts.is_empty()).then(|| format!("{{{}}}", texts.join(",")))
+}
+
 /// Further copies of one archived delivery.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Repeats {
     /// Which.
     pub delivery_id: Uuid,
@@ -116,6 +120,8 @@ pub struct Repeats {
     pub last_received_at: Micros,
     /// What became of the last one.
     pub outcome: Outcome,
+    /// Leads the last one speaks about.
+    pub lead_ids: Vec<Uuid>,
 }
 
 /// A delivery read back for replay.
@@ -153,11 +159,13 @@ impl Store {
     pub async fn count_repeats(&self, repeats: &[Repeats]) -> Result<u64, StoreError> {
         let ids: Vec<Uuid> = repeats.iter().map(|r| r.delivery_id).collect();
         let copies: Vec<i64> = repeats.iter().map(|r| r.copies).collect();
-        let times: Vec<SystemTime> = repeats.iter().map(|r| system_time(r.last_received_at)).collect();
+        let times: Vec<SystemTime> =
+            repeats.iter().map(|r| system_time(r.last_received_at)).collect();
         let outcomes: Vec<&str> = repeats.iter().map(|r| r.outcome.name()).collect();
+        let leads: Vec<Option<String>> = repeats.iter().map(|r| array_text(&r.lead_ids)).collect();
         let client = self.receive().await?;
         let statement = client.prepare_cached(COUNT_REPEATS).await?;
-        Ok(client.execute(&statement, &[&ids, &copies, &times, &outcomes]).await?)
+        Ok(client.execute(&statement, &[&ids, &copies, &times, &outcomes, &leads]).await?)
     }
 
     /// The delivery that came with an `Idempotency-Key`.
@@ -208,7 +216,10 @@ impl Store {
     }
 
     /// Gives every configured source its number, for good.
-    pub async fn register_sources(&self, names: &[String]) -> Result<Vec<(String, i16)>, StoreError> {
+    pub async fn register_sources(
+        &self,
+        names: &[String],
+    ) -> Result<Vec<(String, i16)>, StoreError> {
         let client = self.receive().await?;
         // Twice: where another instance registers the same source at this moment, the first run may
         // neither make it nor see it.

@@ -5,18 +5,21 @@ use std::time::Duration;
 use super::{Store, StoreError};
 
 const REGISTER: &str = include_str!("../../sql/destinations/register.sql");
+const PROBE: &str = include_str!("../../sql/destinations/probe.sql");
 const SPEND: &str = include_str!("../../sql/destinations/spend.sql");
 const STATE: &str = include_str!("../../sql/destinations/state.sql");
 const PAUSE: &str = include_str!("../../sql/destinations/pause.sql");
 const RECOVERED: &str = include_str!("../../sql/destinations/recovered.sql");
 
-/// Pause and circuit of a destination.
+/// Pause, circuit and budget of a destination.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DestinationState {
     /// Time until the pause ends; zero when there is none.
     pub paused_for: Duration,
-    /// Failed calls in a row.
+    /// Failed calls in a row; while there are any, one call at a time is made.
     pub failures: u32,
+    /// Time until the rate budget has its next free call.
+    pub next_call_in: Duration,
 }
 
 /// Why a destination is paused.
@@ -30,6 +33,8 @@ pub struct Pause {
     pub message: String,
     /// How long.
     pub length: Duration,
+    /// The call that failed was the one that [probes](Store::probe).
+    pub probing: bool,
 }
 
 fn seconds(value: f64) -> Duration {
@@ -50,19 +55,30 @@ impl Store {
     }
 
     /// Takes the next free call of a destination where one is allowed per `period`. Returns the wait before
-    /// it, or `None` while the destination is paused.
+    /// it, or `None`, and takes nothing, while the destination is paused or the wait is over `longest`.
     pub async fn spend(
         &self,
         destination: &str,
         period: Duration,
+        longest: Duration,
     ) -> Result<Option<Duration>, StoreError> {
         let client = self.sync().await?;
         let statement = client.prepare_cached(SPEND).await?;
-        let row = client.query_opt(&statement, &[&destination, &period.as_secs_f64()]).await?;
+        let (period, longest) = (period.as_secs_f64(), longest.as_secs_f64());
+        let row = client.query_opt(&statement, &[&destination, &period, &longest]).await?;
         Ok(row.map(|row| row.try_get(0)).transpose()?.map(seconds))
     }
 
-    /// Pause and circuit; a destination that is not registered is neither paused nor failing.
+    /// Takes the turn to make the one call that tells whether a failing destination is back; nobody else has
+    /// it before `length` is over, or [`Store::pause`] or [`Store::recovered`] was called. False: not ours.
+    pub async fn probe(&self, destination: &str, length: Duration) -> Result<bool, StoreError> {
+        let client = self.sync().await?;
+        let statement = client.prepare_cached(PROBE).await?;
+        let row = client.query_opt(&statement, &[&destination, &length.as_secs_f64()]).await?;
+        Ok(row.is_some())
+    }
+
+    /// Pause, circuit and budget; a destination that is not registered is neither paused nor failing.
     pub async fn destination_state(
         &self,
         destination: &str,
@@ -70,11 +86,13 @@ impl Store {
         let client = self.sync().await?;
         let statement = client.prepare_cached(STATE).await?;
         let Some(row) = client.query_opt(&statement, &[&destination]).await? else {
-            return Ok(DestinationState { paused_for: Duration::ZERO, failures: 0 });
+            let (paused_for, next_call_in) = (Duration::ZERO, Duration::ZERO);
+            return Ok(DestinationState { paused_for, failures: 0, next_call_in });
         };
         Ok(DestinationState {
             paused_for: seconds(row.try_get(0)?),
             failures: u32::try_from(row.try_get::<_, i32>(1)?).unwrap_or(0),
+            next_call_in: seconds(row.try_get(2)?),
         })
     }
 
@@ -86,7 +104,7 @@ impl Store {
         let row = client
             .query_opt(
                 &statement,
-                &[&destination, &length, &pause.kind, &pause.code, &pause.message],
+                &[&destination, &length, &pause.kind, &pause.code, &pause.message, &pause.probing],
             )
             .await?;
         let failures: i32 = row.map(|row| row.try_get(0)).transpose()?.unwrap_or(0);

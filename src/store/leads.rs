@@ -78,7 +78,8 @@ fn touch_texts(touch: &Touch) -> [Option<&str>; 7] {
 }
 
 pub(super) fn upsert_columns(states: &[LeadState]) -> UpsertColumns<'_> {
-    let all = |pick: &dyn Fn(&LeadState) -> Option<i64>| states.iter().map(pick).collect::<Vec<_>>();
+    let all =
+        |pick: &dyn Fn(&LeadState) -> Option<i64>| states.iter().map(pick).collect::<Vec<_>>();
     let consent = |s: &LeadState| [s.consent.opt_out, s.consent.opt_in, s.consent.proven];
     let registers = |i: usize| states.iter().map(move |s| s.fields[i].as_ref());
     UpsertColumns {
@@ -87,12 +88,15 @@ pub(super) fn upsert_columns(states: &[LeadState]) -> UpsertColumns<'_> {
         first_seen_at: states.iter().map(|s| s.first.time.system_time()).collect(),
         last_seen_at: states.iter().map(|s| s.last.time.system_time()).collect(),
         typed_stamps: all(&|s| s.email_as_typed.as_ref().map(|r| r.stamp)),
-        stamps: (0..Field::ALL.len()).map(|i| registers(i).map(|r| r.map(|r| r.stamp)).collect()).collect(),
+        stamps: (0..Field::ALL.len())
+            .map(|i| registers(i).map(|r| r.map(|r| r.stamp)).collect())
+            .collect(),
         consent_stamps: [0, 1, 2].map(|i| all(&|s| consent(s)[i].map(|c| c.0))),
         sources: (0..Field::ALL.len())
             .map(|i| registers(i).map(|r| r.map(|r| r.source)).collect())
             .collect(),
-        consent_sources: [0, 1, 2].map(|i| states.iter().map(|s| consent(s)[i].map(|c| c.1)).collect()),
+        consent_sources: [0, 1, 2]
+            .map(|i| states.iter().map(|s| consent(s)[i].map(|c| c.1)).collect()),
         first_reliable: states.iter().map(|s| s.first.time.reliable).collect(),
         last_reliable: states.iter().map(|s| s.last.time.reliable).collect(),
         typed: states.iter().map(|s| s.email_as_typed.as_ref()?.value.as_deref()).collect(),
@@ -105,7 +109,8 @@ pub(super) fn upsert_columns(states: &[LeadState]) -> UpsertColumns<'_> {
         tags: states
             .iter()
             .map(|s| {
-                let tags: Map<_, _> = s.tags.iter().map(|t| (t.clone(), Value::Bool(true))).collect();
+                let tags: Map<_, _> =
+                    s.tags.iter().map(|t| (t.clone(), Value::Bool(true))).collect();
                 (!tags.is_empty()).then_some(Value::Object(tags))
             })
             .collect(),

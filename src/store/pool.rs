@@ -181,8 +181,15 @@ impl ServerError {
             true => "a value does not fit".to_owned(),
             false => error.message().to_owned(),
         };
-        let named = [("table", error.table()), ("column", error.column()), ("constraint", error.constraint())];
-        let object = named.into_iter().filter_map(|(what, name)| Some(format!(", {what} {}", name?))).collect();
+        let named = [
+            ("table", error.table()),
+            ("column", error.column()),
+            ("constraint", error.constraint()),
+        ];
+        let object = named
+            .into_iter()
+            .filter_map(|(what, name)| Some(format!(", {what} {}", name?)))
+            .collect();
         ServerError { state, message, object }
     }
 }

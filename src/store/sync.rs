@@ -13,7 +13,9 @@ use crate::lead::{Lead, Micros};
 const CLAIM: &str = include_str!("../../sql/sync/claim.sql");
 const PREVIEW: &str = include_str!("../../sql/sync/preview.sql");
 const SETTLE: &str = include_str!("../../sql/sync/settle.sql");
+const RENEW: &str = include_str!("../../sql/sync/renew.sql");
 const REMARK: &str = include_str!("../../sql/sync/remark.sql");
+const WRITERS: &str = include_str!("../../sql/leads/writers.sql");
 const ENROL: &str = include_str!("../../sql/sync/enrol.sql");
 const REQUEUE: &str = include_str!("../../sql/sync/requeue.sql");
 const NEXT_DUE: &str = include_str!("../../sql/sync/next_due.sql");
@@ -64,6 +66,8 @@ pub enum PushResult {
     Retry(LastError, Duration),
     /// Perhaps written; again after the delay, and not in sync before the grace time.
     Unknown(LastError, Duration),
+    /// Refused with the whole call, through no fault of the lead; nothing is counted.
+    Postponed,
     /// Not tried; nothing is counted.
     Released,
 }
@@ -75,6 +79,7 @@ impl PushResult {
             PushResult::Parked(_) => "parked",
             PushResult::Retry(..) => "retry",
             PushResult::Unknown(..) => "unknown",
+            PushResult::Postponed => "postponed",
             PushResult::Released => "released",
         }
     }
@@ -171,7 +176,8 @@ impl Store {
         let delays: Vec<f64> = results.iter().map(|(_, r)| r.delay()).collect();
         let errors = || results.iter().map(|(_, r)| r.error());
         let kinds: Vec<Option<&str>> = errors().map(|e| e.map(|e| e.kind)).collect();
-        let codes: Vec<Option<&str>> = errors().map(|e| e.and_then(|e| e.code.as_deref())).collect();
+        let codes: Vec<Option<&str>> =
+            errors().map(|e| e.and_then(|e| e.code.as_deref())).collect();
         let messages: Vec<Option<&str>> = errors().map(|e| e.map(|e| e.message.as_str())).collect();
         let rows = client
             .query(
@@ -197,6 +203,22 @@ impl Store {
         Ok(lead_ids.into_iter().filter(|id| !settled.contains(id)).collect())
     }
 
+    /// Makes leases last for `lease` from now. Returns the leads that still belong to the holder.
+    pub async fn renew(
+        &self,
+        destination: &str,
+        held: &[(Uuid, i64)],
+        lease: Duration,
+    ) -> Result<Vec<Uuid>, StoreError> {
+        let client = self.sync().await?;
+        let statement = client.prepare_cached(RENEW).await?;
+        let (lead_ids, tokens): (Vec<Uuid>, Vec<i64>) = held.iter().copied().unzip();
+        let rows = client
+            .query(&statement, &[&destination, &lead_ids, &tokens, &lease.as_secs_f64()])
+            .await?;
+        Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+    }
+
     /// Marks leads due again whose holder was fenced off after it may have written to the CRM.
     pub async fn remark(
         &self,
@@ -209,7 +231,15 @@ impl Store {
         Ok(client.execute(&statement, &[&destination, &lead_ids, &grace.as_secs_f64()]).await?)
     }
 
-    /// Marks leads due that a destination has never heard of: one page after a lead id. Returns the last
+    /// Transactions that are writing leads now, by virtual id.
+    pub async fn lead_writers(&self) -> Result<Vec<String>, StoreError> {
+        let client = self.sync().await?;
+        let statement = client.prepare_cached(WRITERS).await?;
+        let rows = client.query(&statement, &[]).await?;
+        Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+    }
+
+    /// Marks leads due that a destination has never heard of, or that changed while it was not configured: one page after a lead id. Returns the last
     /// lead looked at (`None`: there are no more) and how many were marked.
     pub async fn enrol(
         &self,
@@ -239,7 +269,8 @@ impl Store {
     pub async fn next_due(&self, destination: &str) -> Result<Option<Duration>, StoreError> {
         let client = self.sync().await?;
         let statement = client.prepare_cached(NEXT_DUE).await?;
-        let seconds: Option<f64> = client.query_one(&statement, &[&destination]).await?.try_get(0)?;
+        let seconds: Option<f64> =
+            client.query_one(&statement, &[&destination]).await?.try_get(0)?;
         Ok(seconds.map(|s| Duration::try_from_secs_f64(s).unwrap_or(Duration::MAX)))
     }
 }

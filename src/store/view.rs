@@ -344,7 +344,9 @@ fn origins(
     let mut origins = BTreeMap::new();
     for field in Field::ALL {
         let name = field.name();
-        let Some(stamp) = row.try_get::<_, Option<i64>>(&*format!("{name}_stamp"))? else { continue };
+        let Some(stamp) = row.try_get::<_, Option<i64>>(&*format!("{name}_stamp"))? else {
+            continue;
+        };
         let source: Option<i16> = row.try_get(&*format!("{name}_source"))?;
         let value: Option<String> = row.try_get(name)?;
         let origin = Origin {

@@ -15,7 +15,11 @@ pub fn properties(lead: &Lead, fields: &[(String, String)]) -> Vec<(String, Opti
 
 /// Digest of what is sent: the same again needs no call. A destination without mapped fields is sent the
 /// whole lead, which is told by its version.
-pub fn hash(lead: &Lead, fields: &[(String, String)], properties: &[(String, Option<String>)]) -> Vec<u8> {
+pub fn hash(
+    lead: &Lead,
+    fields: &[(String, String)],
+    properties: &[(String, Option<String>)],
+) -> Vec<u8> {
     let mut digest = Sha256::new();
     let mut part = |bytes: &[u8]| {
         digest.update((bytes.len() as u64).to_be_bytes());

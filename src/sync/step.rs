@@ -1,29 +1,26 @@
 //! One step: claim, push in the CRM's own batches, settle each batch as it is answered.
 
+use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::backoff;
+use super::answer::log_pause;
 use super::payload;
 use super::{Configured, Syncer};
 use crate::destinations::{CallError, Outcome, Record};
+use crate::error::Chain;
 use crate::stop::Stop;
 use crate::store::StoreError;
-use crate::store::destinations::Pause;
-use crate::store::sync::{Claimed, LastError, PushResult};
+use crate::store::sync::{Claimed, PushResult};
 
 /// Leads claimed at once where the CRM takes one per call.
 const SMALL_CLAIM: usize = 16;
 
-/// How long a destination waits that only somebody can mend, before it is probed again.
-const MENDING_PAUSE: Duration = Duration::from_secs(60);
-
-/// Pause after "slow down" where the CRM does not say how long.
-const SLOW_DOWN_PAUSE: Duration = Duration::from_secs(10);
-
-/// Longest pause of the circuit.
-const CIRCUIT_MAX: Duration = Duration::from_secs(60);
+/// Calls are this much further apart than the rate asks for: one that is late on its way must not land in
+/// a window that is full of those behind it.
+const SPREAD: f64 = 1.1;
 
 /// What a step came to.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,6 +29,8 @@ pub enum Step {
     Idle,
     /// The destination is paused for so long.
     Paused(Duration),
+    /// The rate budget has no call before the end of a lease; the next one is so far away.
+    Later(Duration),
     /// Leads were claimed, and this was done with them.
     Worked(Done),
 }
@@ -75,25 +74,17 @@ impl Done {
             PushResult::Confirmed { .. } => self.pushed += 1,
             PushResult::Parked(_) => self.parked += 1,
             PushResult::Retry(..) | PushResult::Unknown(..) => self.failed += 1,
-            PushResult::Released => {}
+            PushResult::Postponed | PushResult::Released => {}
         }
     }
 }
 
 /// A claimed lead with what would be sent.
 #[derive(Clone)]
-struct Prepared {
-    claimed: Claimed,
+pub(super) struct Prepared {
+    pub claimed: Claimed,
     record: Record,
-    hash: Vec<u8>,
-}
-
-/// What a failed call means for every one of its records.
-enum Each {
-    Released,
-    Parked(LastError),
-    Retry(LastError),
-    Unknown(LastError),
+    pub hash: Vec<u8>,
 }
 
 fn prepare(claimed: Claimed, destination: &Configured) -> Prepared {
@@ -111,18 +102,36 @@ impl Prepared {
     }
 }
 
+/// A claim's time, by our clock, which never grants more than the database's: it is taken before the
+/// claim is sent.
+struct Lease {
+    began: Instant,
+    /// Of the lease, without the deadline of one call.
+    length: Duration,
+}
+
+impl Lease {
+    /// How long a call may still be put off. A call that outlived its lease would race with the next holder.
+    fn room(&self) -> Duration {
+        self.length.saturating_sub(self.began.elapsed())
+    }
+}
+
 impl Syncer {
     /// Claims, pushes and settles once. Public so that a caller can drain step by step.
     pub async fn step(&self, destination: &Configured, stop: &Stop) -> Result<Step, StoreError> {
+        let settings = &self.settings;
         let state = self.store.destination_state(&destination.name).await?;
         if !state.paused_for.is_zero() {
             return Ok(Step::Paused(state.paused_for));
         }
-        // The lease is measured from before the claim was sent: our clock never grants more than the database's.
-        let began = Instant::now();
+        let length = settings.lease.saturating_sub(settings.call_timeout);
+        if destination.rate.is_some() && state.next_call_in >= length {
+            return Ok(Step::Later(state.next_call_in));
+        }
+        let mut lease = Lease { began: Instant::now(), length };
         let batch_size = destination.destination.batch_size().max(1);
         let limit = batch_size.max(SMALL_CLAIM);
-        let settings = &self.settings;
         let claimed = self
             .store
             .claim(&destination.name, limit, &self.holder, settings.lease, settings.confirm_after)
@@ -141,68 +150,89 @@ impl Syncer {
                 let hash = p.hash;
                 (p.claimed, PushResult::Confirmed { remote_id: None, hash })
             });
-            self.settle(destination, results.collect(), false).await?;
+            self.settle(destination, results.collect(), false, stop).await?;
         }
+        let mut failures = state.failures;
         let mut batches: Vec<Vec<Prepared>> =
             changed.chunks(batch_size).rev().map(<[Prepared]>::to_vec).collect();
-        while let Some(batch) = batches.pop() {
-            // No send unless the lease outlives the call: a late call would race with the next holder.
-            let in_time = began.elapsed() + settings.call_timeout < settings.lease;
-            let turn = match in_time && !stop.is_cancelled() {
-                true => self.wait_for_turn(destination, stop).await?,
-                false => false,
-            };
-            if !turn || began.elapsed() + settings.call_timeout >= settings.lease {
-                batches.push(batch);
+        while !batches.is_empty() && !stop.is_cancelled() {
+            if lease.room().is_zero() {
+                // Slow calls or many halves: what is left goes on with a new lease, or a batch that is halved
+                // would begin anew for ever.
+                lease.began = Instant::now();
+                self.renew(destination, &mut batches).await?;
+            }
+            let probing = failures > 0;
+            let room = lease.room();
+            if room.is_zero() || !self.turn(destination, probing, room, stop).await? {
                 break;
             }
+            if lease.room().is_zero() {
+                continue;
+            }
+            let Some(batch) = batches.pop() else { break };
             done.calls += 1;
-            let results = match self.call(destination, &batch).await {
-                Ok(outcomes) => {
-                    if state.failures > 0 {
-                        self.store.recovered(&destination.name).await?;
-                    }
-                    self.results(&batch, outcomes)
-                }
+            let (results, pause) = match self.call(destination, &batch, stop).await {
+                Ok(outcomes) => (settings.results(&batch, outcomes), None),
                 Err(CallError::Refused { .. }) if batch.len() > 1 => {
                     // Nothing was written; the culprit is found by halving.
                     let mut left = batch;
                     let right = left.split_off(left.len() / 2);
                     batches.push(right);
                     batches.push(left);
-                    continue;
+                    (Vec::new(), None)
                 }
                 Err(error) => {
-                    let refused = matches!(error, CallError::Refused { .. });
-                    let results = self.failed_call(destination, &batch, error, state.failures).await?;
-                    if !refused {
-                        done.calls_failed += 1;
-                    }
-                    results
+                    let failed = settings.failed(&batch, error, failures, probing);
+                    (failed.results, failed.pause)
                 }
             };
             results.iter().for_each(|(_, result)| done.count(result));
-            self.settle(destination, results, true).await?;
-            if done.calls_failed > 0 {
+            if let Some(pause) = &pause {
+                done.calls_failed += 1;
+                log_pause(destination, pause);
+                self.persist(stop, || self.store.pause(&destination.name, pause)).await?;
+            } else if probing {
+                self.persist(stop, || self.store.recovered(&destination.name)).await?;
+                failures = 0;
+            }
+            self.settle(destination, results, true, stop).await?;
+            if pause.is_some() {
                 break;
             }
         }
-        let left: Vec<_> = batches.into_iter().flatten().map(|p| (p.claimed, PushResult::Released)).collect();
-        if !left.is_empty() {
-            self.settle(destination, left, false).await?;
-        }
+        let left: Vec<_> =
+            batches.into_iter().flatten().map(|p| (p.claimed, PushResult::Released)).collect();
+        self.settle(destination, left, false, stop).await?;
         Ok(Step::Worked(done))
     }
 
-    /// Waits for a free call of the shared budget. False: paused or stopping, do not call.
-    async fn wait_for_turn(&self, destination: &Configured, stop: &Stop) -> Result<bool, StoreError> {
-        let Some(rate) = destination.rate else { return Ok(true) };
-        let period = rate.per.div_f64(f64::from(rate.calls.max(1)));
-        match self.store.spend(&destination.name, period).await? {
-            Some(wait) if wait.is_zero() => Ok(true),
-            Some(wait) => Ok(!self.rest(stop, wait).await),
-            None => Ok(false),
+    /// Waits for a free call of the shared budget, `longest` at most. False: paused, stopping, or somebody
+    /// else's turn to probe: do not call.
+    async fn turn(
+        &self,
+        destination: &Configured,
+        probing: bool,
+        longest: Duration,
+        stop: &Stop,
+    ) -> Result<bool, StoreError> {
+        let name = destination.name.as_str();
+        if let Some(rate) = destination.rate {
+            let period = rate.per.as_secs_f64() * SPREAD / f64::from(rate.calls.max(1));
+            let period = Duration::try_from_secs_f64(period).unwrap_or(rate.per);
+            let Some(wait) = self.store.spend(name, period, longest).await? else {
+                return Ok(false);
+            };
+            if !wait.is_zero() && self.rest(stop, wait).await {
+                return Ok(false);
+            }
         }
+        if probing {
+            return self.store.probe(name, self.settings.call_timeout).await;
+        }
+        // Somebody else's call may have failed since we looked.
+        let state = self.store.destination_state(name).await?;
+        Ok(state.paused_for.is_zero() && state.failures == 0)
     }
 
     /// One call, with a deadline over all of it and one outcome per record.
@@ -210,113 +240,45 @@ impl Syncer {
         &self,
         destination: &Configured,
         batch: &[Prepared],
+        stop: &Stop,
     ) -> Result<Vec<Outcome>, CallError> {
         let records: Vec<Record> = batch.iter().map(|p| p.record.clone()).collect();
-        let push = destination.destination.push(&records);
-        let unknown = |message: &str| CallError::Unknown { after: None, message: message.to_owned() };
-        let outcomes = tokio::time::timeout(self.settings.call_timeout, push)
-            .await
-            .map_err(|_| unknown("no answer within the call's deadline"))??;
+        let unknown =
+            |message: &str| CallError::Unknown { after: None, message: message.to_owned() };
+        let stopping = async {
+            stop.cancelled().await;
+            tokio::time::sleep(self.settings.drain).await;
+        };
+        // A panic over one answer must not end the loop, and tells nothing about what was written.
+        let push = AssertUnwindSafe(destination.destination.push(&records)).catch_unwind();
+        let outcomes = tokio::select! {
+            biased;
+            outcomes = push => outcomes.map_err(|_| unknown("reading the answer panicked"))??,
+            () = tokio::time::sleep(self.settings.call_timeout) => {
+                return Err(unknown("no answer within the call's deadline"));
+            }
+            () = stopping => return Err(unknown("no answer before the service stopped")),
+        };
         match outcomes.len() == batch.len() {
             true => Ok(outcomes),
             false => Err(unknown("the answer does not match what was sent")),
         }
     }
 
-    fn results(&self, batch: &[Prepared], outcomes: Vec<Outcome>) -> Vec<(Claimed, PushResult)> {
-        let result = |prepared: &Prepared, outcome| {
-            let delay = self.backoff(prepared.claimed.attempts);
-            match outcome {
-                Outcome::Written { remote_id, .. } => {
-                    PushResult::Confirmed { remote_id, hash: prepared.hash.clone() }
-                }
-                Outcome::Rejected { code, field, message } => {
-                    PushResult::Parked(record_error(code, field, message))
-                }
-                Outcome::Retry { code, message } => {
-                    let error = LastError { kind: "unavailable", code: Some(code), message };
-                    PushResult::Retry(error, delay)
-                }
-                Outcome::Unknown { message } => {
-                    PushResult::Unknown(LastError { kind: "unknown", code: None, message }, delay)
-                }
-            }
-        };
-        batch
-            .iter()
-            .zip(outcomes)
-            .map(|(prepared, outcome)| (prepared.claimed.clone(), result(prepared, outcome)))
-            .collect()
-    }
-
-    /// What a call without outcomes means for its records, and for the destination.
-    async fn failed_call(
+    /// New leases for what was not called yet. What was taken over meanwhile is dropped: nothing was written.
+    async fn renew(
         &self,
         destination: &Configured,
-        batch: &[Prepared],
-        error: CallError,
-        failures: u32,
-    ) -> Result<Vec<(Claimed, PushResult)>, StoreError> {
-        let circuit = || {
-            backoff::delay(
-                failures.saturating_add(1),
-                self.settings.backoff_base,
-                CIRCUIT_MAX,
-                rand::random(),
-            )
-        };
-        let name = destination.name.as_str();
-        let shown = error.to_string();
-        let last = |kind, message: &str| LastError { kind, code: None, message: message.to_owned() };
-        // Nothing is written, counted or blamed on the records, unless the kind of failure says so.
-        let mut each = Each::Released;
-        let pause = match error {
-            CallError::Refused { code, field, message } => {
-                each = Each::Parked(record_error(code, field, message));
-                None
-            }
-            CallError::Credentials { code, message } => {
-                Some(("credentials", Some(code), message, MENDING_PAUSE))
-            }
-            CallError::Misconfigured { code, message } => {
-                Some(("misconfigured", Some(code), message, MENDING_PAUSE))
-            }
-            CallError::SlowDown { after, message } => {
-                Some(("slow_down", None, message, after.unwrap_or(SLOW_DOWN_PAUSE)))
-            }
-            CallError::Unreachable { message } => {
-                each = Each::Retry(last("unavailable", &message));
-                Some(("unavailable", None, message, circuit()))
-            }
-            CallError::Unknown { after, message } => {
-                each = Each::Unknown(last("unknown", &message));
-                Some(("unavailable", None, message, circuit().max(after.unwrap_or(Duration::ZERO))))
-            }
-        };
-        if let Some((kind, code, message, length)) = pause {
-            let mend = matches!(kind, "credentials" | "misconfigured");
-            if mend {
-                tracing::error!(destination = name, "{name} is paused until somebody acts: {shown}");
-            } else {
-                tracing::warn!(destination = name, pause_ms = length.as_millis() as u64, "{name} is paused: {shown}");
-            }
-            self.store.pause(name, &Pause { kind, code, message, length }).await?;
+        batches: &mut Vec<Vec<Prepared>>,
+    ) -> Result<(), StoreError> {
+        let leads = batches.iter().flatten().map(|p| &p.claimed);
+        let held: Vec<(Uuid, i64)> = leads.map(|c| (c.lead.lead_id, c.lease_token)).collect();
+        let ours = self.store.renew(&destination.name, &held, self.settings.lease).await?;
+        for batch in batches.iter_mut() {
+            batch.retain(|p| ours.contains(&p.claimed.lead.lead_id));
         }
-        let result = |prepared: &Prepared| {
-            let delay = self.backoff(prepared.claimed.attempts);
-            match &each {
-                Each::Released => PushResult::Released,
-                Each::Parked(error) => PushResult::Parked(error.clone()),
-                Each::Retry(error) => PushResult::Retry(error.clone(), delay),
-                Each::Unknown(error) => PushResult::Unknown(error.clone(), delay),
-            }
-        };
-        Ok(batch.iter().map(|prepared| (prepared.claimed.clone(), result(prepared))).collect())
-    }
-
-    fn backoff(&self, attempts: u32) -> Duration {
-        let settings = &self.settings;
-        backoff::delay(attempts.saturating_add(1), settings.backoff_base, settings.backoff_max, rand::random())
+        batches.retain(|batch| !batch.is_empty());
+        Ok(())
     }
 
     /// Settles; where this holder was fenced off after it may have written, the leads are due again.
@@ -325,30 +287,49 @@ impl Syncer {
         destination: &Configured,
         results: Vec<(Claimed, PushResult)>,
         called: bool,
+        stop: &Stop,
     ) -> Result<(), StoreError> {
-        let grace = self.settings.confirm_after;
-        let fenced: Vec<Uuid> = self.store.settle(&destination.name, &results, grace).await?;
+        if results.is_empty() {
+            return Ok(());
+        }
+        let (name, grace) = (destination.name.as_str(), self.settings.confirm_after);
+        let fenced = self.persist(stop, || self.store.settle(name, &results, grace)).await?;
         if called && !fenced.is_empty() {
-            tracing::warn!(destination = destination.name, leads = fenced.len(), "lease lost during a call, leads are due again");
-            self.store.remark(&destination.name, &fenced, grace).await?;
+            tracing::warn!(
+                destination = name,
+                leads = fenced.len(),
+                "lease lost during a call, leads are due again"
+            );
+            self.persist(stop, || self.store.remark(name, &fenced, grace)).await?;
         }
         for (claimed, result) in &results {
             if let PushResult::Parked(error) = result {
                 tracing::warn!(
-                    lead.id = %claimed.lead.lead_id, destination = destination.name,
-                    "lead {} is parked at {}: {}", claimed.lead.lead_id, destination.name,
+                    lead.id = %claimed.lead.lead_id, destination = name,
+                    "lead {} is parked at {name}: {}", claimed.lead.lead_id,
                     error.code.as_deref().unwrap_or(error.kind)
                 );
             }
         }
         Ok(())
     }
-}
 
-fn record_error(code: String, field: Option<String>, message: String) -> LastError {
-    let message = match field {
-        Some(field) => format!("{field}: {message}"),
-        None => message,
-    };
-    LastError { kind: "record", code: Some(code), message }
+    /// Writes what we alone know, until the database takes it: a holder that was fenced off and says nothing
+    /// would leave the CRM with what it wrote last.
+    async fn persist<T, F>(&self, stop: &Stop, write: impl Fn() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        loop {
+            match write().await {
+                Err(error @ (StoreError::Unavailable(_) | StoreError::Retry(_))) => {
+                    tracing::warn!("cannot settle, trying again: {}", Chain(&error));
+                    if self.rest(stop, self.settings.poll).await {
+                        return Err(error);
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
 }

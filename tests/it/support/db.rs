@@ -79,6 +79,16 @@ impl TestDb {
         client
     }
 
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A connection to another database of the same server, for what is done to this one.
+    pub async fn admin(&self) -> Client {
+        connect(&self.admin).await
+    }
+
     /// A plain connection, for looking at tables from outside.
     pub async fn client(&self) -> Client {
         connect(&self.url).await

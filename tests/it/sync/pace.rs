@@ -1,0 +1,211 @@
+//! Rate, circuit, pause and schedule.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use leadsync::config::Rate;
+use leadsync::destinations::{CallError, Destination, Outcome, Record};
+use leadsync::fake_crm::{self, Crm, FakeCrm, Fault};
+use leadsync::stop::Stop;
+use leadsync::store::destinations::Pause;
+use leadsync::sync::schedule::Schedule;
+use leadsync::sync::step::Step;
+use leadsync::sync::{Configured, Settings};
+use tokio::sync::watch;
+
+use super::{Rig, lead, leads, settings, soon};
+
+#[tokio::test]
+async fn the_rate_is_never_exceeded_by_two_instances() {
+    let crm = FakeCrm::on_free_port(fake_crm::Options::default()).await.unwrap();
+    let mut rig = Rig::hooks(&format!("{}/webhook", crm.url()), settings()).await;
+    let per = Duration::from_secs(2);
+    rig.destination.rate = Some(Rate { calls: 40, per });
+    rig.deliver(&leads(70, 1)).await;
+    let (other, stop) = (rig.another(), Stop::new());
+    let (mine, theirs) = tokio::join!(rig.pass(), other.pass(&rig.destination, &stop));
+    assert!(mine.calls > 0 && theirs.unwrap().calls > 0, "both take part");
+    rig.drain().await;
+    assert_eq!(crm.contacts(Crm::Webhook).len(), 70);
+    let times: Vec<Timestamp> = crm.calls().iter().map(|call| call.at).collect();
+    assert_eq!(times.len(), 70);
+    for (at, first) in times.iter().enumerate() {
+        let window =
+            times[at..].iter().take_while(|t| t.duration_since(*first) < per.try_into().unwrap());
+        let calls = window.count();
+        assert!(calls <= 40, "{calls} calls in a window from call {at}");
+    }
+}
+
+#[tokio::test]
+async fn a_rate_slower_than_a_lease_still_moves() {
+    let crm = FakeCrm::on_free_port(fake_crm::Options::default()).await.unwrap();
+    let settings = Settings {
+        lease: Duration::from_millis(1600),
+        call_timeout: Duration::from_millis(800),
+        ..settings()
+    };
+    let mut rig = Rig::hooks(&format!("{}/webhook", crm.url()), settings).await;
+    rig.destination.rate = Some(Rate { calls: 1, per: Duration::from_secs(2) });
+    rig.deliver(&leads(3, 1)).await;
+    let done = soon("three calls", rig.pass()).await;
+    assert_eq!((done.pushed, done.calls), (3, 3));
+    assert_eq!(crm.summary().calls, 3);
+    // No lease ran out while its holder waited for the next call.
+    assert!(rig.column("s.confirm_after").await.values().all(String::is_empty));
+}
+
+#[tokio::test]
+async fn a_pause_is_shared_by_all_instances() {
+    let rig = Rig::new().await;
+    rig.deliver(&leads(2, 1)).await;
+    rig.app.crm.script(Fault::RateLimited { retry_after: Some(30), daily: false });
+    rig.worked().await;
+    let (other, stop) = (rig.another(), Stop::new());
+    let step = other.step(&rig.destination, &stop).await.unwrap();
+    assert!(matches!(step, Step::Paused(left) if left > Duration::from_secs(20)), "{step:?}");
+    let done = other.pass(&rig.destination, &stop).await.unwrap();
+    assert!(done.paused && done.calls == 0);
+    assert_eq!(rig.app.crm.summary().calls, 1);
+}
+
+#[tokio::test]
+async fn one_call_probes_and_its_word_is_the_newest() {
+    let rig = Rig::new().await;
+    let store = &rig.app.store;
+    let pause = |kind, secs, probing| {
+        let length = Duration::from_secs(secs);
+        Pause { kind, code: None, message: String::new(), length, probing }
+    };
+    let minute = Duration::from_secs(60);
+    assert!(!store.probe("hubspot", minute).await.unwrap(), "nothing has failed");
+    assert_eq!(store.pause("hubspot", &pause("credentials", 50, false)).await.unwrap(), 1);
+    // Calls that were under way: neither a row of failures nor an earlier end.
+    for _ in 0..5 {
+        assert_eq!(store.pause("hubspot", &pause("unavailable", 5, false)).await.unwrap(), 1);
+    }
+    let (kind, seconds) = rig.paused().await.unwrap();
+    assert!(kind == "credentials" && seconds > 40.0, "{kind} {seconds}");
+    assert!(!store.probe("hubspot", minute).await.unwrap(), "not before the pause is over");
+    rig.lift_pause().await;
+    assert!(store.probe("hubspot", minute).await.unwrap());
+    assert!(!store.probe("hubspot", minute).await.unwrap(), "one at a time");
+    assert_eq!(store.spend("hubspot", minute, minute).await.unwrap(), None);
+    // The turn is given back with the answer.
+    assert_eq!(store.pause("hubspot", &pause("unavailable", 5, true)).await.unwrap(), 2);
+    let (kind, seconds) = rig.paused().await.unwrap();
+    assert!(kind == "unavailable" && seconds <= 5.0, "{kind} {seconds}");
+    rig.lift_pause().await;
+    assert!(store.probe("hubspot", minute).await.unwrap());
+    store.recovered("hubspot").await.unwrap();
+    let state = store.destination_state("hubspot").await.unwrap();
+    assert_eq!((state.failures, state.paused_for), (0, Duration::ZERO));
+    assert!(!store.probe("hubspot", minute).await.unwrap());
+}
+
+/// A CRM that is down, and counts how many calls try it at once.
+#[derive(Default)]
+struct Down {
+    up: AtomicBool,
+    in_flight: AtomicU64,
+    most: AtomicU64,
+    calls: watch::Sender<u64>,
+    written: watch::Sender<u64>,
+}
+
+#[async_trait]
+impl Destination for Down {
+    fn batch_size(&self) -> usize {
+        1
+    }
+
+    fn default_fields(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
+        let up = self.up.load(Ordering::SeqCst);
+        let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        if !up {
+            self.most.fetch_max(in_flight, Ordering::SeqCst);
+        }
+        self.calls.send_modify(|n| *n += 1);
+        // Long enough for others to come in between, if they may.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        if !up {
+            return Err(CallError::Unreachable { message: "down".into() });
+        }
+        self.written.send_modify(|n| *n += 1);
+        Ok(records.iter().map(|_| Outcome::Written { remote_id: None, created: None }).collect())
+    }
+
+    async fn check(&self, _: &[String]) -> Result<Vec<String>, CallError> {
+        Ok(Vec::new())
+    }
+}
+
+#[tokio::test]
+async fn a_crm_that_is_down_is_probed_by_one_call_at_a_time() {
+    let mut rig = Rig::new().await;
+    let down = Arc::new(Down::default());
+    rig.destination = Configured {
+        destination: down.clone(),
+        rate: None,
+        concurrency: 4,
+        ..rig.destination.clone()
+    };
+    rig.deliver(&leads(80, 1)).await;
+    assert_eq!(rig.worked().await.calls_failed, 1);
+    let (stop, (_changed, changes)) = (Stop::new(), watch::channel(0));
+    let running: Vec<_> = (0..2)
+        .map(|_| {
+            let schedule = Schedule::parse("continuous").unwrap();
+            let (syncer, destination) = (rig.another(), rig.destination.clone());
+            tokio::spawn(syncer.run(destination, schedule, changes.clone(), stop.clone()))
+        })
+        .collect();
+    let mut calls = down.calls.subscribe();
+    let _ = soon("calls in vain", calls.wait_for(|n| *n >= 12)).await;
+    down.up.store(true, Ordering::SeqCst);
+    let mut written = down.written.subscribe();
+    let _ = soon("all are written", written.wait_for(|n| *n >= 80)).await;
+    stop.cancel();
+    for task in running {
+        soon("it stops", task).await.unwrap();
+    }
+    assert_eq!(down.most.load(Ordering::SeqCst), 1, "calls at once while it was down");
+    assert_eq!(rig.states().await.get("synced"), Some(&80));
+    assert_eq!(rig.column("s.lease_holder").await.values().filter(|h| !h.is_empty()).count(), 0);
+}
+
+#[tokio::test]
+async fn a_schedule_runs_at_its_minute() {
+    let rig = Rig::new().await;
+    rig.deliver(&leads(2, 1)).await;
+    let (start, really) = (Instant::now(), Timestamp::now());
+    let noon: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
+    let early = SignedDuration::from_millis(700);
+    let clock = Arc::new(move || {
+        noon - early + SignedDuration::try_from(start.elapsed()).unwrap_or(SignedDuration::MAX)
+    });
+    let syncer = rig.another().with_clock(clock);
+    let schedule = Schedule::parse("0 12 * * * UTC").unwrap();
+    let (stop, (changed, changes)) = (Stop::new(), watch::channel(0));
+    let running =
+        tokio::spawn(syncer.run(rig.destination.clone(), schedule, changes, stop.clone()));
+    // Nothing else wakes it.
+    changed.send_replace(1);
+    soon("the pass", rig.app.crm.wait_for_applied(1)).await;
+    let at = rig.app.crm.calls()[0].at;
+    assert!(at.duration_since(really) >= early, "not before noon: {at}");
+    assert_eq!(rig.app.crm.summary().calls, 1);
+    rig.deliver(&[lead(5, 1)]).await;
+    changed.send_replace(2);
+    stop.cancel();
+    soon("it stops", running).await.unwrap();
+    assert_eq!(rig.app.crm.summary().calls, 1, "the next pass is tomorrow");
+}
