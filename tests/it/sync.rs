@@ -55,7 +55,9 @@ impl Rig {
 
     /// On a running service, for one of its destinations.
     pub async fn on(app: TestApp, destination: &str, settings: Settings) -> Rig {
-        let destinations = app::destinations(&app.config).expect("destinations");
+        let mut config = app.config.clone();
+        config.sync.call_timeout = settings.call_timeout;
+        let destinations = app::destinations(&config).expect("destinations");
         let destination =
             destinations.into_iter().find(|d| d.name == destination).expect("its name");
         let sql = app.db.client().await;
