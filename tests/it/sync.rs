@@ -333,3 +333,26 @@ impl Destination for Gated {
         self.inner.check(properties).await
     }
 }
+
+/// Another destination, each call a while later.
+pub struct Slow(pub Arc<dyn Destination>, pub Duration);
+
+#[async_trait]
+impl Destination for Slow {
+    fn batch_size(&self) -> usize {
+        self.0.batch_size()
+    }
+
+    fn default_fields(&self) -> &'static [(&'static str, &'static str)] {
+        self.0.default_fields()
+    }
+
+    async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
+        tokio::time::sleep(self.1).await;
+        self.0.push(records).await
+    }
+
+    async fn check(&self, properties: &[String]) -> Result<Vec<String>, CallError> {
+        self.0.check(properties).await
+    }
+}
