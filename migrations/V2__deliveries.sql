@@ -52,6 +52,8 @@ declare
     monday date;
     made integer := 0;
 begin
+    -- One at a time: two that make or drop partitions at once wait for each other's locks in a circle.
+    perform pg_advisory_xact_lock(hashtext('leadsync.deliveries'));
     for monday in select first_monday + 7 * i from generate_series(0, weeks - 1) as i loop
         if to_regclass(format('leadsync.deliveries_%s', to_char(monday, 'YYYYMMDD'))) is null
             -- A week that already has rows in the default partition stays there.
@@ -76,6 +78,8 @@ declare
     partition record;
     dropped integer := 0;
 begin
+    -- One at a time: two that make or drop partitions at once wait for each other's locks in a circle.
+    perform pg_advisory_xact_lock(hashtext('leadsync.deliveries'));
     for partition in
         select c.relname from pg_inherits as i join pg_class as c on c.oid = i.inhrelid
         where i.inhparent = 'leadsync.deliveries'::regclass and c.relname ~ '^deliveries_[0-9]{8}$'

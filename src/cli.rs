@@ -1,14 +1,20 @@
 //! Commands: one file each. Results go to stdout, everything else to stderr.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::app::{self, AppError, Database};
-use crate::config::{Config, ConfigError, Override};
+use crate::config::{Config, ConfigError, Loaded, Override};
 use crate::error::{Chain, Exit};
-use crate::store::NotReady;
 use crate::telemetry;
+
+/// Prints a line of results, as `println!` does, and gives the error.
+macro_rules! say {
+    () => { say!("") };
+    ($($text:tt)*) => { $crate::cli::say(format_args!($($text)*)) };
+}
 
 mod check;
 mod demo;
@@ -77,6 +83,9 @@ pub(crate) enum Failure {
     /// The operating system.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// The command line asks for something that is not there.
+    #[error("{0}")]
+    Usage(String),
     /// Said in words.
     #[error("{0}")]
     Words(String),
@@ -95,13 +104,13 @@ mod private {
     /// Errors of the store, which commands meet as errors of the app.
     pub trait Store {}
     impl Store for crate::store::StoreError {}
-    impl Store for super::NotReady {}
+    impl Store for crate::store::NotReady {}
 }
 
 impl Failure {
     fn exit(&self) -> Exit {
         match self {
-            Failure::Config(_) | Failure::Telemetry(_) => Exit::Usage,
+            Failure::Config(_) | Failure::Telemetry(_) | Failure::Usage(_) => Exit::Usage,
             Failure::App(error) => error.exit(),
             Failure::Io(_) | Failure::Words(_) => Exit::Failed,
         }
@@ -114,19 +123,19 @@ pub fn main() -> Exit {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("leadsync: cannot start: {error}");
+            complain(format_args!("cannot start: {error}"));
             return Exit::Failed;
         }
     };
     match runtime.block_on(cli.run()) {
         Ok(exit) => exit,
-        // Somebody stopped reading what we print: nothing is wrong with us.
-        Err(Failure::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok,
         Err(failure) => {
             // A refused configuration is several lines on purpose; `Chain` would make it one.
             match &failure {
-                Failure::Config(error @ ConfigError::Refused(_)) => eprintln!("leadsync: {error}"),
-                other => eprintln!("leadsync: {}", Chain(other)),
+                Failure::Config(error @ ConfigError::Refused(_)) => {
+                    complain(format_args!("{error}"))
+                }
+                other => complain(format_args!("{}", Chain(other))),
             }
             failure.exit()
         }
@@ -151,11 +160,8 @@ impl Cli {
 
 impl Global {
     /// Loads the configuration, sets up logs and shows warnings.
-    fn load(&self, mut flags: Vec<Override>) -> Result<Config, Failure> {
-        if let Some(data_dir) = &self.data_dir {
-            flags.push(flag("--data-dir", "data_dir", data_dir));
-        }
-        let loaded = Config::load(self.config.as_deref(), &flags)?;
+    fn load(&self, flags: Vec<Override>) -> Result<Config, Failure> {
+        let loaded = self.read(flags)?;
         let problems = app::problems(&loaded);
         if !problems.is_empty() {
             return Err(ConfigError::Refused(problems).into());
@@ -167,16 +173,37 @@ impl Global {
         Ok(loaded.config)
     }
 
+    /// The configuration with these flags, as it is.
+    fn read(&self, mut flags: Vec<Override>) -> Result<Loaded, Failure> {
+        if let Some(data_dir) = &self.data_dir {
+            flags.push(flag("--data-dir", "data_dir", data_dir));
+        }
+        Ok(Config::load(self.config.as_deref(), &flags)?)
+    }
+
     /// Loads the configuration and opens a database that has the migrations.
     async fn open(&self) -> Result<(Config, Database), Failure> {
         let config = self.load(Vec::new())?;
-        let database = Database::open(&config).await?;
+        let database = Database::join(&config).await?;
         if let Err(error) = database.store.ready().await {
             database.close().await;
             return Err(error.into());
         }
         Ok((config, database))
     }
+}
+
+/// One line of results. That nobody reads on (`| head`) changes nothing about what a command does or how it ends.
+fn say(line: std::fmt::Arguments<'_>) -> std::io::Result<()> {
+    match writeln!(std::io::stdout().lock(), "{line}") {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// What went wrong, to stderr; the exit code says it even where nobody reads that.
+fn complain(what: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr().lock(), "leadsync: {what}");
 }
 
 /// A setting from the command line.

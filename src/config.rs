@@ -330,6 +330,7 @@ pub struct Destination {
     /// Signing secret (`webhook`), `whsec_...` as Standard Webhooks has it.
     pub secret: Option<Secret>,
     /// Where the CRM is; each kind has a default except `webhook`, where it is the whole URL.
+    #[serde(serialize_with = "values::without_credentials")]
     pub base_url: Option<String>,
     /// Calls per time ("100/10s"), one budget per CRM account, shared by all instances; absent: the kind's default.
     pub rate: Option<Rate>,

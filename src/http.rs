@@ -56,6 +56,9 @@ impl fmt::Display for RequestId {
     }
 }
 
+/// Tells the time that signatures are checked against, in seconds since the Unix epoch.
+pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
 /// What the routes need.
 #[derive(Clone)]
 pub struct Context {
@@ -63,7 +66,9 @@ pub struct Context {
     pub receiver: Receiver,
     /// Reads of leads, and readiness.
     pub store: Store,
-    /// Whether this instance takes deliveries; without that role it answers only health checks.
+    /// Whether this instance takes deliveries. Without that role (`serve --only sync`) it answers `/healthz`
+    /// and `/readyz`; everything else is not found there, hooks and `/v1` too, so that a load balancer
+    /// which sends deliveries to the wrong instance is seen at once.
     pub receives: bool,
     /// Bearer token of `/v1`; `None`: only this machine may ask.
     pub admin_token: Option<Secret>,
@@ -71,12 +76,13 @@ pub struct Context {
     pub max_body: usize,
     /// Rules for every lead.
     pub leads: config::Leads,
-    /// The clock that signatures are checked against, in seconds since the Unix epoch.
-    pub now: Arc<dyn Fn() -> i64 + Send + Sync>,
+    /// The clock that signatures are checked against.
+    pub now: Clock,
 }
 
 /// All routes.
 pub fn routes(context: Context) -> BoxedFilter<(Response,)> {
+    let receives = context.receives;
     let context = Arc::new(context);
     let context = warp::any().map(move || Arc::clone(&context));
     let hooks = warp::path!("hooks" / String)
@@ -100,18 +106,11 @@ pub fn routes(context: Context) -> BoxedFilter<(Response,)> {
     let nothing = body::arrived()
         .then(async |arrived: body::Arrived| HttpError::not_found().into_response(arrived.id))
         .boxed();
-    hooks
-        .or(batch)
-        .unify()
-        .or(lead)
-        .unify()
-        .or(alive)
-        .unify()
-        .or(ready)
-        .unify()
-        .or(nothing)
-        .unify()
-        .boxed()
+    let health = alive.or(ready).unify().boxed();
+    if !receives {
+        return health.or(nothing).unify().boxed();
+    }
+    hooks.or(batch).unify().or(lead).unify().or(health).unify().or(nothing).unify().boxed()
 }
 
 /// The end of every handler.

@@ -101,6 +101,9 @@ where
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
+        // A sender that hangs up at once, or closes its half after sending, has sent a whole request. Else
+        // the end of its stream would end the request before the routes have seen the body.
+        .half_close(true)
         .max_header_size(MAX_HEAD)
         .max_buf_size(MAX_HEAD);
     let slots = Arc::new(Semaphore::new(limits.max_connections.clamp(1, Semaphore::MAX_PERMITS)));

@@ -52,6 +52,8 @@ pub struct Settings {
     pub backoff_base: Duration,
     /// Longest pause.
     pub backoff_max: Duration,
+    /// How long a call under way may go on once the service stops.
+    pub drain: Duration,
 }
 
 /// A destination with what the loop needs to know of its configuration.
@@ -107,7 +109,7 @@ impl Syncer {
             tracing::info!(
                 destination = destination.name,
                 leads = marked,
-                "leads marked due for a new destination"
+                "leads marked due that the destination has not heard of"
             );
         }
         Ok(marked)

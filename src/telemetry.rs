@@ -2,17 +2,19 @@
 //!
 //! Whatever others wrote (a CRM's answer, a header, a path) reaches a line with its control
 //! characters escaped, so that it can neither begin a line of its own nor command a terminal.
-//! Crates that log through `log` (refinery) are heard too.
+//! Crates that log through `log` (refinery) are heard too, but for what they log of people's data.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal};
 
-use tracing::Subscriber;
 use tracing::field::{Field, Visit};
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::{MakeVisitor, VisitFmt, VisitOutput};
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 use crate::config::{Log, LogFormat};
@@ -63,12 +65,30 @@ fn subscriber<W>(
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    // A log line that cannot be written is lost: to complain about it on the same stderr panics, in whatever task logged.
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(writer)
+        .log_internal_errors(false);
+    let discreet = filter_fn(is_discreet);
     match format {
-        LogFormat::Text => Box::new(lines.with_ansi(colours).fmt_fields(Fields).finish()),
+        LogFormat::Text => {
+            Box::new(lines.with_ansi(colours).fmt_fields(Fields).finish().with(discreet))
+        }
         // serde_json escapes control characters by itself.
-        LogFormat::Json => Box::new(lines.with_ansi(false).json().flatten_event(true).finish()),
+        LogFormat::Json => {
+            Box::new(lines.with_ansi(false).json().flatten_event(true).finish().with(discreet))
+        }
     }
+}
+
+/// Crates that log people's data below this level: tokio-postgres the parameters of statements, warp the segments of paths.
+const INDISCREET: [(&str, Level); 2] = [("tokio_postgres", Level::INFO), ("warp", Level::DEBUG)];
+
+/// No filter lets that through.
+fn is_discreet(metadata: &Metadata<'_>) -> bool {
+    let hushed = |(name, level)| metadata.target().starts_with(name) && *metadata.level() > level;
+    !INDISCREET.into_iter().any(hushed)
 }
 
 /// Writes the fields of events and spans as the crate's own formatter does, but escaped. (That one escapes
@@ -197,6 +217,17 @@ mod tests {
         assert_eq!(value["crm.text"], HOSTILE);
         assert_eq!(value["n"], 5);
         assert_eq!(value["level"], "WARN");
+    }
+
+    #[test]
+    fn parameters_of_statements_are_never_logged() {
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let text = logged(format, "trace,tokio_postgres::query=trace", false, || {
+                tracing::debug!(target: "tokio_postgres::query", "with parameters: ana@example.com");
+                info!(target: "tokio_postgres::connection", "NOTICE");
+            });
+            assert!(text.contains("NOTICE") && !text.contains("ana@"), "{text}");
+        }
     }
 
     #[test]

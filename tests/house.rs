@@ -1,11 +1,13 @@
 //! The rules of the house, by text search: who may import whom, which room owns which crate, and
 //! that nothing lies around unused. A new edge is a visible line in the tables below.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use leadsync::sources::SOURCES;
+
 /// Which rooms a room may use besides [`EVERYONES`].
-const ROOMS: [(&str, &[&str]); 17] = [
+const ROOMS: [(&str, &[&str]); 16] = [
     ("error", &[]),
     ("secret", &[]),
     ("stop", &[]),
@@ -14,7 +16,6 @@ const ROOMS: [(&str, &[&str]); 17] = [
     // Must not share a mistake with the destination that it tests.
     ("fake_crm", &[]),
     ("private_pg", &[]),
-    ("observe", &["lead"]),
     ("mapping", &["lead"]),
     ("telemetry", &["config"]),
     ("destinations", &["config", "lead"]),
@@ -27,28 +28,42 @@ const ROOMS: [(&str, &[&str]); 17] = [
 ];
 
 /// Rooms that any other may use.
-const EVERYONES: [&str; 4] = ["error", "secret", "stop", "observe"];
+const EVERYONES: [&str; 3] = ["error", "secret", "stop"];
 
 /// What wires things up and may use everything.
 const WIRING: [&str; 5] = ["app", "cli", "main", "lib", "build"];
 
 /// Crates with an owner: a file, or a room with everything in it.
-const OWNERS: [(&str, &[&str]); 15] = [
-    ("clap", &["cli", "main"]),
-    ("indicatif", &["cli"]),
-    ("warp", &["http"]),
+const OWNERS: [(&str, &[&str]); 29] = [
+    ("async_trait", &["destinations"]),
+    ("clap", &["cli"]),
+    ("cronexpr", &["config", "sync"]),
+    ("deadpool_postgres", &["store"]),
+    ("flate2", &["http"]),
+    ("hmac", &["sources", "cli/demo"]),
     ("hyper", &["serve", "fake_crm"]),
     ("hyper_util", &["serve", "fake_crm"]),
-    ("tower", &["serve"]),
-    ("tower_http", &["serve"]),
+    ("idna", &["lead"]),
+    ("indicatif", &["cli"]),
+    ("multer", &["sources"]),
+    ("nix", &["private_pg"]),
+    ("percent_encoding", &["http"]),
+    ("phonenumber", &["lead", "config"]),
+    ("refinery", &["store"]),
+    ("reqwest", &["destinations/client", "cli/demo"]),
+    ("rustls", &["destinations/client", "store", "cli/demo"]),
+    ("rustls_native_certs", &["destinations/client", "store"]),
+    ("serde_json_path", &["mapping", "sources"]),
+    ("sha1", &["sources"]),
+    ("standardwebhooks", &["sources", "destinations", "fake_crm"]),
+    ("subtle", &["http", "sources"]),
     ("tokio_postgres", &["store"]),
     ("tokio_postgres_rustls", &["store"]),
-    ("deadpool_postgres", &["store"]),
-    ("refinery", &["store"]),
-    ("reqwest", &["destinations/client"]),
-    ("cronexpr", &["config", "sync"]),
+    ("toml", &["config"]),
+    ("tower", &["serve"]),
     ("tracing_subscriber", &["telemetry", "config"]),
-    ("phonenumber", &["lead", "config"]),
+    ("unicode_normalization", &["lead", "sources"]),
+    ("warp", &["http"]),
 ];
 
 /// Names that say nothing about what is inside.
@@ -242,25 +257,51 @@ fn migrations_are_numbered_without_gaps() {
     assert_eq!(numbers, expected);
 }
 
-/// Kinds that a file registers: `pub const SOURCE: Source = Source { kind: "x", ... }`.
-fn kinds(text: &str) -> Vec<&str> {
-    let entries = text.split("const SOURCE: ").skip(1);
-    entries.filter_map(|entry| entry.split("kind: \"").nth(1)?.split('"').next()).collect()
+/// Payloads without the lead that is expected of them, and leads without a payload.
+fn unpaired<'a>(kind: &str, fixtures: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
+    let of_kind = fixtures.filter_map(|name| name.strip_prefix(kind)?.strip_prefix('/'));
+    let stem = |name: &str, ends: &[&str]| {
+        let cut = ends.iter().find_map(|end| name.strip_suffix(end));
+        cut.filter(|stem| !stem.contains('.')).map(str::to_owned)
+    };
+    let leads: BTreeSet<String> =
+        of_kind.clone().filter_map(|name| stem(name, &[".lead.json"])).collect();
+    let payloads: BTreeSet<String> =
+        of_kind.filter_map(|name| stem(name, &[".json", ".body"])).collect();
+    if payloads.is_empty() {
+        return vec![format!("there is no payload in tests/fixtures/sources/{kind}/")];
+    }
+    let odd = leads.symmetric_difference(&payloads);
+    odd.map(|stem| {
+        format!("tests/fixtures/sources/{kind}/{stem} lacks its payload or its .lead.json")
+    })
+    .collect()
 }
 
 #[test]
-fn every_source_kind_has_fixtures() {
+fn every_source_kind_has_payloads_with_their_leads() {
     let fixtures = files("tests/fixtures/sources");
-    let mut wrong = Vec::new();
-    for (path, text) in sources().iter().filter(|(path, _)| path.starts_with("sources/")) {
-        // `custom` has no payload of its own: it is whatever the configuration says.
-        for kind in kinds(text).into_iter().filter(|kind| *kind != "custom") {
-            if !fixtures.keys().any(|name| name.starts_with(&format!("{kind}/"))) {
-                wrong.push(format!("src/{path}.rs: nothing in tests/fixtures/sources/{kind}/"));
-            }
-        }
-    }
-    none(wrong);
+    let names = fixtures.keys().map(String::as_str);
+    none(SOURCES.iter().flat_map(|source| unpaired(source.kind, names.clone())).collect());
+    let folder = |name: &str| name.split_once('/').map(|(folder, _)| folder.to_owned());
+    let folders: BTreeSet<String> = names.filter_map(folder).collect();
+    let strangers = folders.iter().filter(|folder| !SOURCES.iter().any(|s| s.kind == **folder));
+    none(
+        strangers.map(|folder| format!("tests/fixtures/sources/{folder}/ is of no kind")).collect(),
+    );
+}
+
+#[test]
+fn the_tables_above_speak_of_what_is_there() {
+    let paths: Vec<String> = sources().into_iter().map(|(path, _)| path).collect();
+    let owners = OWNERS.iter().flat_map(|(_, owners)| owners.iter());
+    let named = ROOMS.iter().map(|(room, _)| room).chain(owners).chain(&WIRING);
+    let gone = named.filter(|name| !paths.iter().any(|path| path == *name));
+    none(gone.map(|name| format!("there is no src/{name}.rs")).collect());
+    let manifest = include_str!("../Cargo.toml").replace('-', "_");
+    let crates = OWNERS.iter().map(|(name, _)| name);
+    let gone = crates.filter(|name| !manifest.contains(&format!("\n{name} = ")));
+    none(gone.map(|name| format!("Cargo.toml does not name {name}")).collect());
 }
 
 #[test]
@@ -307,16 +348,17 @@ mod checks {
     }
 
     #[test]
-    fn statements_migrations_and_kinds_are_found() {
+    fn statements_migrations_and_fixtures_are_found() {
         let text = "const A: &str = include_str!(\n    \"../../sql/leads/upsert.sql\");";
         assert_eq!(included("store/leads", text), ["sql/leads/upsert.sql"]);
         assert_eq!(migration("V12__analytics_views.sql"), Some(12));
         for name in ["V01__x.sql", "V1_x.sql", "v1__x.sql", "V1__.sql", "V1__X.sql", "U1__x.sql"] {
             assert_eq!(migration(name), None, "{name}");
         }
-        assert_eq!(
-            kinds("pub const SOURCE: Source = Source {\n    kind: \"tally\",\n};"),
-            ["tally"]
-        );
+        let fixtures =
+            ["a/1.json", "a/1.headers", "a/1.lead.json", "b/2.body", "b/3.lead.json", "ab/4.json"];
+        for (kind, wrong) in [("a", 0), ("b", 2), ("c", 1)] {
+            assert_eq!(unpaired(kind, fixtures.into_iter()).len(), wrong, "{kind}");
+        }
     }
 }

@@ -4,7 +4,6 @@ use clap::Args;
 
 use super::{Failure, Global};
 use crate::app;
-use crate::config::Config;
 use crate::error::{Exit, Printable};
 
 /// Check configuration, database, sources and destinations without writing anything
@@ -21,15 +20,14 @@ pub(super) struct Check {
 impl Check {
     pub(super) async fn run(self, global: &Global) -> Result<Exit, Failure> {
         if self.show {
-            let loaded = Config::load(global.config.as_deref(), &[])?;
-            print!("{}", loaded.show());
+            say!("{}", global.read(Vec::new())?.show().trim_end())?;
             return Ok(Exit::Ok);
         }
         let config = global.load(Vec::new())?;
         let findings = app::check(&config).await;
         for finding in &findings {
             let mark = if finding.right { "ok   " } else { "WRONG" };
-            println!("{mark} {}: {}", Printable(&finding.about), Printable(&finding.sentence));
+            say!("{mark} {}: {}", Printable(&finding.about), Printable(&finding.sentence))?;
         }
         Ok(if findings.iter().all(|f| f.right) { Exit::Ok } else { Exit::Failed })
     }

@@ -86,12 +86,12 @@ impl Demo {
         };
         let (running, summary) = shown?;
         if self.json {
-            println!("{}", serde_json::to_string(&summary).map_err(std::io::Error::from)?);
+            say!("{}", serde_json::to_string(&summary).map_err(std::io::Error::from)?)?;
         } else {
-            summary.print();
+            summary.print()?;
         }
         if self.keep {
-            running.tell();
+            running.tell()?;
             stop.cancelled().await;
         }
         running.end().await;
@@ -143,27 +143,28 @@ impl Summary {
         self.doubles == 0 && self.contacts == self.leads
     }
 
-    fn print(&self) {
-        println!("{:<44}{:>12}{:>12}", "", "textbook", "leadsync");
+    fn print(&self) -> std::io::Result<()> {
+        say!("{:<44}{:>12}{:>12}", "", "textbook", "leadsync")?;
         let row = |what: &str, textbook: u64, leadsync: u64| {
-            println!("{what:<44}{textbook:>12}{leadsync:>12}");
+            say!("{what:<44}{textbook:>12}{leadsync:>12}")
         };
-        row("deliveries", self.deliveries, self.deliveries);
-        row("of these, repeats", self.repeats, self.repeats);
-        row("people", self.leads, self.leads);
-        row("contacts in the CRM", self.handler_contacts, self.contacts);
-        row("doubles", self.handler_doubles, self.doubles);
-        println!();
-        println!(
+        row("deliveries", self.deliveries, self.deliveries)?;
+        row("of these, repeats", self.repeats, self.repeats)?;
+        row("people", self.leads, self.leads)?;
+        row("contacts in the CRM", self.handler_contacts, self.contacts)?;
+        row("doubles", self.handler_doubles, self.doubles)?;
+        say!()?;
+        say!(
             "leadsync: all in sync {} s after the first delivery, through {} failed calls of the CRM",
-            self.seconds, self.crm_faults
-        );
-        println!(
+            self.seconds,
+            self.crm_faults
+        )?;
+        say!(
             "textbook: \"seen this event? know this contact?\", then create, then remember; its CRM, like"
-        );
-        println!(
+        )?;
+        say!(
             "Pipedrive or Odoo, takes a second contact with the same e-mail; its calls never failed"
-        );
+        )
     }
 }
 
@@ -226,13 +227,13 @@ impl Running {
         Ok(Running { url, store, crm, handler_crm, app, stop })
     }
 
-    fn tell(&self) {
-        println!();
-        println!("still running; Ctrl-C ends it");
-        println!("  service     {}/readyz", self.url);
-        println!("  one lead    {}/v1/leads/{}", self.url, traffic::email(0));
-        println!("  CRM         {}", self.crm.url());
-        println!("  SQL         psql '{}'", self.app.database_url());
+    fn tell(&self) -> std::io::Result<()> {
+        say!()?;
+        say!("still running; Ctrl-C ends it")?;
+        say!("  service     {}/readyz", self.url)?;
+        say!("  one lead    {}/v1/leads/{}", self.url, traffic::email(0))?;
+        say!("  CRM         {}", self.crm.url())?;
+        say!("  SQL         psql '{}'", self.app.database_url())
     }
 
     async fn end(self) {

@@ -63,19 +63,19 @@ impl Replay {
         database.close().await;
         let replayed = replayed?;
         for (outcome, leads) in &replayed.outcomes {
-            println!("{leads} {}", outcome.name());
+            say!("{leads} {}", outcome.name())?;
         }
         if replayed.without_body > 0 {
-            println!("{} without a stored body, passed over", replayed.without_body);
+            say!("{} without a stored body, passed over", replayed.without_body)?;
         }
         if replayed.without_source > 0 {
-            println!(
+            say!(
                 "{} of sources that are not configured any more, passed over",
                 replayed.without_source
-            );
+            )?;
         }
         if replayed.failed > 0 {
-            println!("{} could not be stored; run the replay again", replayed.failed);
+            say!("{} could not be stored; run the replay again", replayed.failed)?;
             return Ok(Exit::Failed);
         }
         Ok(Exit::Ok)

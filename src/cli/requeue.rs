@@ -41,7 +41,7 @@ impl Requeue {
                     Ok(email) => Some(email),
                     Err(error) => {
                         database.close().await;
-                        return Err(Failure::Words(format!("--email: {error}")));
+                        return Err(Failure::Usage(format!("--email: {error}")));
                     }
                 }
             }
@@ -55,7 +55,7 @@ impl Requeue {
             )
             .await;
         database.close().await;
-        println!("{} leads are due", made_due?);
+        say!("{} leads are due", made_due?)?;
         Ok(Exit::Ok)
     }
 }

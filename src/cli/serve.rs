@@ -31,7 +31,7 @@ pub(super) struct Serve {
 enum Only {
     /// Takes deliveries
     Receive,
-    /// Pushes to destinations; answers health checks only
+    /// Pushes to destinations; of HTTP answers /healthz and /readyz only, everything else is 404
     Sync,
 }
 

@@ -23,60 +23,61 @@ impl Status {
         let status = status?;
         if self.json {
             let json = serde_json::to_string_pretty(&status).map_err(std::io::Error::from)?;
-            println!("{json}");
+            say!("{json}")?;
         } else {
-            show(&status);
+            show(&status)?;
         }
         Ok(Exit::Ok)
     }
 }
 
-fn show(status: &StatusView) {
-    println!("{} leads", status.leads);
+fn show(status: &StatusView) -> std::io::Result<()> {
+    say!("{} leads", status.leads)?;
     for source in &status.sources {
-        println!(
+        say!(
             "source {}: {} deliveries, {} repeats absorbed, newest {}",
             Printable(&source.source),
             source.deliveries,
             source.repeats,
             source.newest.as_deref().unwrap_or("never"),
-        );
+        )?;
     }
     for rejected in &status.rejected {
-        println!(
+        say!(
             "source {}: {} deliveries rejected ({})",
             Printable(&rejected.source),
             rejected.deliveries,
             Printable(rejected.reason.as_deref().unwrap_or("no reason")),
-        );
+        )?;
     }
     for destination in &status.destinations {
         let name = Printable(&destination.destination);
-        println!(
+        say!(
             "destination {name}: {} in sync, {} due, {} parked{}",
             destination.synced,
             destination.due,
             destination.parked,
             if destination.active { "" } else { ", not configured any more" },
-        );
+        )?;
         if let Some(age) = destination.oldest_due_seconds {
-            println!("destination {name}: the oldest change waits for {age:.0} s");
+            say!("destination {name}: the oldest change waits for {age:.0} s")?;
         }
         if let Some(paused) = &destination.paused {
-            println!(
+            say!(
                 "destination {name}: PAUSED ({}): {}",
                 Printable(paused.kind.as_deref().unwrap_or("unknown")),
                 Printable(paused.message.as_deref().unwrap_or("no message")),
-            );
+            )?;
         }
     }
     for parked in &status.parked {
-        println!(
+        say!(
             "destination {}: {} leads parked ({}): {}",
             Printable(&parked.destination),
             parked.leads,
             Printable(parked.code.as_deref().unwrap_or("no code")),
             Printable(parked.message.as_deref().unwrap_or("no message")),
-        );
+        )?;
     }
+    Ok(())
 }

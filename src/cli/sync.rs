@@ -46,7 +46,7 @@ impl Sync {
                 destinations.retain(|d| d.name == *name);
                 if destinations.is_empty() {
                     let known = names.join(", ");
-                    return Err(Failure::Words(format!(
+                    return Err(Failure::Usage(format!(
                         "no destination {name:?} is configured; there are: {known}"
                     )));
                 }
@@ -70,11 +70,11 @@ async fn pass(syncer: &Syncer, destinations: &[Configured], stop: &Stop) -> Resu
         syncer.enrol(destination).await?;
         let done = syncer.pass(destination, stop).await?;
         let Done { pushed, skipped, parked, failed, calls_failed, paused, .. } = done;
-        println!(
+        say!(
             "{}: {pushed} pushed, {skipped} already there, {parked} parked, {failed} to be tried again{}",
             Printable(&destination.name),
             if paused { ", paused" } else { "" },
-        );
+        )?;
         if parked > 0 || failed > 0 || calls_failed > 0 || paused {
             exit = Exit::Failed;
         }
@@ -99,17 +99,17 @@ async fn dry_run(store: &Store, destinations: &[Configured]) -> Result<Exit, Fai
                     Some(id) => format!("known there as {id}"),
                     None => "not known there yet".to_owned(),
                 };
-                println!(
+                say!(
                     "{}: {} version {} ({})",
                     Printable(&destination.name),
                     Printable(&claimed.lead.email),
                     claimed.lead.version,
                     Printable(how),
-                );
+                )?;
                 for (property, value) in properties {
                     match value {
-                        Some(value) => println!("  {} = {}", Printable(property), Printable(value)),
-                        None => println!("  {} is cleared", Printable(property)),
+                        Some(value) => say!("  {} = {}", Printable(property), Printable(value))?,
+                        None => say!("  {} is cleared", Printable(property))?,
                     }
                 }
             }
@@ -118,7 +118,7 @@ async fn dry_run(store: &Store, destinations: &[Configured]) -> Result<Exit, Fai
                 None => break,
             }
         }
-        println!("{}: {would} leads would be sent; nothing was", Printable(&destination.name));
+        say!("{}: {would} leads would be sent; nothing was", Printable(&destination.name))?;
     }
     Ok(Exit::Ok)
 }

@@ -176,6 +176,30 @@ pub(super) mod address {
     }
 }
 
+/// A URL as it may be shown: user and query are redacted, which often carry a key.
+pub(super) fn without_credentials<S: Serializer>(
+    url: &Option<String>,
+    writer: S,
+) -> Result<S::Ok, S::Error> {
+    let shown = url.as_ref().map(|url| {
+        let (place, query) = match url.split_once('?') {
+            Some((place, _)) => (place, "?[redacted]"),
+            None => (url.as_str(), ""),
+        };
+        // The last @ before the path ends the user.
+        let (scheme, rest) = place.split_once("://").unwrap_or(("", place));
+        let path = rest.find('/').unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(path);
+        let (user, host) = match authority.rsplit_once('@') {
+            Some((_, host)) => ("[redacted]@", host),
+            None => ("", authority),
+        };
+        let colon = if scheme.is_empty() { "" } else { "://" };
+        format!("{scheme}{colon}{user}{host}{path}{query}")
+    });
+    serde::Serialize::serialize(&shown, writer)
+}
+
 impl<'de> Deserialize<'de> for Rate {
     fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Rate, D::Error> {
         let what = "a rate: calls per time, like \"100/10s\"";
@@ -330,6 +354,19 @@ mod tests {
     fn durations_are_shown_as_they_are_written() {
         for text in ["0", "250ms", "90s", "5m", "2h", "30d"] {
             assert_eq!(parse_duration(text).map(duration_text).as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn urls_are_shown_without_credentials() {
+        for (url, shown) in [
+            ("https://crm.example/a@b?key=hush@x/", "https://crm.example/a@b?[redacted]"),
+            ("http://me:hu@sh@crm.example:8/x", "http://[redacted]@crm.example:8/x"),
+            ("https://crm.example", "https://crm.example"),
+            ("me@crm", "[redacted]@crm"),
+        ] {
+            let written = without_credentials(&Some(url.to_owned()), serde_json::value::Serializer);
+            assert_eq!(written.unwrap(), shown, "{url}");
         }
     }
 

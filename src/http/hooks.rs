@@ -15,7 +15,7 @@ use tracing::{Instrument, Span, info_span};
 use uuid::Uuid;
 use warp::reply::Response;
 
-use super::body::{Arrived, is_utf8};
+use super::body::Arrived;
 use super::{Context, HttpError};
 use crate::error::Chain;
 use crate::receive::{ItemOutcome, ReceiveError};
@@ -46,10 +46,6 @@ async fn deliver(
     mut arrived: Arrived,
 ) -> Result<Response, HttpError> {
     let body = arrived.read_body(context.max_body).await?;
-    let charset = arrived.content_type().and_then(|(_, charset)| charset);
-    if charset.is_some_and(|charset| !is_utf8(&charset) && !is_plain_ascii(&body)) {
-        return Err(HttpError::unsupported_media_type("the only charset understood is UTF-8"));
-    }
     let request = Request {
         method: arrived.method.as_str().to_owned(),
         query: arrived.query,
@@ -121,11 +117,6 @@ pub(super) fn answers(items: &[ItemOutcome]) -> Vec<Answer> {
 fn as_text(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
-}
-
-/// Means the same in UTF-8 and in every charset a sender can mean, wide ones aside (they have NULs).
-fn is_plain_ascii(body: &[u8]) -> bool {
-    body.is_ascii() && !body.contains(&0)
 }
 
 #[cfg(test)]

@@ -12,7 +12,20 @@ pub fn rfc3339(text: &str) -> Option<Micros> {
     if text.contains('[') {
         return None;
     }
-    in_range(text.trim().parse::<Timestamp>().ok()?)
+    let text = text.trim();
+    match text.parse::<Timestamp>() {
+        Ok(time) => in_range(time),
+        Err(_) => never(text),
+    }
+}
+
+/// Many systems write "never" as 9999-12-31, and the crate's timestamps end a day before it. Read in the
+/// year before, which has as many days.
+fn never(text: &str) -> Option<Micros> {
+    const YEAR: i64 = 365 * 86_400_000_000;
+    let rest = text.strip_prefix("9999-12-3")?;
+    let time = format!("9998-12-3{rest}").parse::<Timestamp>().ok()?;
+    time.as_microsecond().checked_add(YEAR)
 }
 
 /// `YYYY-MM-DD HH:MM:SS` without an offset, taken as UTC.
@@ -72,6 +85,10 @@ mod tests {
             (" 2026-03-05 14:22:10Z\n", Some(T)),
             ("2026-03-05T14:22:10.1234569Z", Some(T + 123_456)),
             ("2026-03-05T14:22:10.999999999Z", Some(T + 999_999)),
+            ("9999-12-31T23:59:59Z", Some(253_402_300_799_000_000)),
+            ("9999-12-31T23:59:60Z", Some(253_402_300_799_000_000)),
+            ("9999-12-32T00:00:00Z", None),
+            ("9999-12-31", None),
             ("2026-03-05T14:22:10", None),
             ("2026-03-05", None),
             ("2026-03-05T24:00:00Z", None),

@@ -213,15 +213,16 @@ fn needs_first_receipt(delivery: &Delivery) -> bool {
             .any(|item| matches!(item, Item::Lead(patch) if patch.occurred_at.is_none()))
 }
 
-/// Receipt of the first copy of each delivery: from the archive, else the earliest in the group.
+/// Receipt of the first copy of each delivery: the archive's, else that of the first in the group, which
+/// is the one about to be archived. Never an earlier one of a copy that waited longer: later copies and
+/// replays count with what the archive says, and all of them must say the same.
 fn first_receipts(
     deliveries: &[&Delivery],
     archive: HashMap<Uuid, Micros>,
 ) -> HashMap<Uuid, Micros> {
     let mut receipts = archive;
     for delivery in deliveries {
-        let receipt = receipts.entry(delivery.delivery_id).or_insert(delivery.received_at);
-        *receipt = delivery.received_at.min(*receipt);
+        receipts.entry(delivery.delivery_id).or_insert(delivery.received_at);
     }
     receipts
 }
@@ -238,4 +239,36 @@ fn fold(events: &[Event]) -> BTreeMap<&str, LeadState> {
         }
     }
     folds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::receive::Speaker;
+
+    fn copy(delivery_id: Uuid, received_at: Micros) -> Delivery {
+        let speaker =
+            Speaker { name: "s".into(), source: 1, trust: 50, untimed: Untimed::FirstReceipt };
+        Delivery {
+            speaker,
+            delivery_id,
+            received_at,
+            items: Vec::new(),
+            query: String::new(),
+            headers: Vec::new(),
+            body: bytes::Bytes::new(),
+            idempotency_key: None,
+            replayed: false,
+        }
+    }
+
+    /// Copies overtake each other on their way to the writers. Whatever the first one to be archived
+    /// says is when all of them were received.
+    #[test]
+    fn the_archived_copy_says_when() {
+        let (known, new) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let group = [copy(known, 10), copy(new, 40), copy(new, 30), copy(known, 50)];
+        let receipts = first_receipts(&group.each_ref(), HashMap::from([(known, 20)]));
+        assert_eq!(receipts, HashMap::from([(known, 20), (new, 40)]));
+    }
 }

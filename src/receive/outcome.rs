@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::{Delivery, ItemOutcome};
 use crate::lead::Outcome;
@@ -68,6 +69,14 @@ pub(super) fn of_delivery(outcomes: &[ItemOutcome]) -> Outcome {
     outcomes.iter().map(|o| o.outcome).min().unwrap_or(Outcome::Ignored)
 }
 
+/// The leads that a delivery speaks about, each once.
+pub(super) fn lead_ids(outcomes: &[ItemOutcome]) -> Vec<Uuid> {
+    let mut ids: Vec<Uuid> = outcomes.iter().filter_map(|o| o.lead_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
 /// The row of the archive.
 pub(super) fn archived(
     delivery: &Delivery,
@@ -75,9 +84,6 @@ pub(super) fn archived(
     keep_bodies: bool,
 ) -> Archived {
     let outcome = of_delivery(outcomes);
-    let mut lead_ids: Vec<_> = outcomes.iter().filter_map(|o| o.lead_id).collect();
-    lead_ids.sort_unstable();
-    lead_ids.dedup();
     let any_rejected = outcomes.iter().any(|o| o.outcome == Outcome::Rejected);
     let headers: Map<_, _> =
         delivery.headers.iter().map(|(n, v)| (n.clone(), json!(v.replace('\0', "")))).collect();
@@ -87,7 +93,7 @@ pub(super) fn archived(
         source: delivery.speaker.name.to_string(),
         outcome,
         reason: outcomes.iter().filter(|o| o.outcome == outcome).find_map(|o| o.reason.clone()),
-        lead_ids,
+        lead_ids: lead_ids(outcomes),
         items: details(delivery, outcomes),
         idempotency_key: delivery.idempotency_key.clone(),
         query: (!delivery.query.is_empty()).then(|| delivery.query.replace('\0', "")),

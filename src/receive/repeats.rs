@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::outcome::of_delivery;
+use super::outcome::{lead_ids, of_delivery};
 use super::{Delivery, ItemOutcome};
 use crate::error::Chain;
 use crate::stop::Stop;
@@ -21,14 +21,19 @@ const MOST: usize = 100_000;
 
 /// Repeats since the last write, by delivery.
 #[derive(Default)]
-pub(super) struct RepeatCounter(Mutex<HashMap<Uuid, Repeats>>);
+pub(super) struct RepeatCounter {
+    counts: Mutex<HashMap<Uuid, Repeats>>,
+    /// Held while counts are written: whoever flushes last also waits for what others are writing, so
+    /// that nothing is on its way any more when a service closes its database.
+    writing: tokio::sync::Mutex<()>,
+}
 
 impl RepeatCounter {
     /// Counts one more copy. A replayed delivery is no new copy, but may have a new outcome.
     pub fn add(&self, delivery: &Delivery, outcomes: &[ItemOutcome]) {
         let outcome = of_delivery(outcomes);
         let copies = i64::from(!delivery.replayed);
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.len() >= MOST && !counts.contains_key(&delivery.delivery_id) {
             return;
         }
@@ -37,16 +42,19 @@ impl RepeatCounter {
             copies: 0,
             last_received_at: delivery.received_at,
             outcome,
+            lead_ids: Vec::new(),
         });
         count.copies += copies;
         count.last_received_at = count.last_received_at.max(delivery.received_at);
         count.outcome = outcome;
+        count.lead_ids = lead_ids(outcomes);
     }
 
     /// Writes what has been counted; keeps it for the next time when that fails.
     pub async fn flush(&self, store: &Store) {
+        let _writing = self.writing.lock().await;
         let counts = {
-            let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *counts)
         };
         if counts.is_empty() {
@@ -55,7 +63,7 @@ impl RepeatCounter {
         let repeats: Vec<Repeats> = counts.into_values().collect();
         if let Err(error) = store.count_repeats(&repeats).await {
             tracing::warn!("cannot count repeats, trying again later: {}", Chain(&error));
-            let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             for repeat in repeats {
                 counts
                     .entry(repeat.delivery_id)

@@ -69,6 +69,9 @@ const ALIASES: &[Rule] = &[
     ),
 ];
 
+/// Problems told of one lead: an object of a hundred thousand strange members is answered with no more.
+const MAX_PROBLEMS: usize = 50;
+
 /// The canonical rules alone, compiled once. An `Err` would be caught by every test of this file.
 static STRICT: LazyLock<Result<Mapping, MappingError>> =
     LazyLock::new(|| Mapping::compile(&[CANONICAL], &[]));
@@ -109,9 +112,9 @@ pub fn canonical(value: &Value, leads: &config::Leads) -> Result<LeadPatch, Vec<
     let Value::Object(members) = value else {
         return Err(vec![problem("", "wrong_type", "a lead is an object")]);
     };
+    let wrong = members.iter().filter_map(|(name, value)| wrong_member(name, value));
     let mut problems: Vec<Problem> =
-        members.iter().filter_map(|(name, value)| wrong_member(name, value)).collect();
-    problems.extend(contradictions(value));
+        wrong.chain(contradictions(value)).take(MAX_PROBLEMS).collect();
     let mapping = match &*STRICT {
         Ok(mapping) => mapping,
         Err(error) => return Err(vec![problem("", "internal", error.to_string())]),
@@ -255,6 +258,12 @@ mod tests {
         assert_eq!(
             problems(json!({"email": e, "attributes.x": "1"})),
             own(&[("attributes.x", "unknown_member")])
+        );
+        let many: serde_json::Map<_, _> = (0..1000).map(|n| (format!("x{n}"), json!(n))).collect();
+        assert_eq!(
+            problems(Value::Object(many)).len(),
+            MAX_PROBLEMS + 1,
+            "and that it has no e-mail"
         );
         let near = canonical(&json!({"email": e, "comapny": "x"}), &leads()).unwrap_err();
         assert_eq!(near[0].message, "a lead has no such member; did you mean \"company\"?");

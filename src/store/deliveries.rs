@@ -64,18 +64,13 @@ pub(super) struct RecordColumns<'a> {
 
 impl Archived {
     pub(super) fn columns(all: &[Archived]) -> RecordColumns<'_> {
-        // An array of arrays cannot be passed, so lead_ids travel as the text of an array.
-        let ids = |ids: &[Uuid]| {
-            let texts: Vec<String> = ids.iter().map(Uuid::to_string).collect();
-            (!texts.is_empty()).then(|| format!("{{{}}}", texts.join(",")))
-        };
         RecordColumns {
             delivery_ids: all.iter().map(|d| d.delivery_id).collect(),
             received_at: all.iter().map(|d| system_time(d.received_at)).collect(),
             sources: all.iter().map(|d| d.source.as_str()).collect(),
             outcomes: all.iter().map(|d| d.outcome.name()).collect(),
             reasons: all.iter().map(|d| d.reason.as_deref()).collect(),
-            lead_ids: all.iter().map(|d| ids(&d.lead_ids)).collect(),
+            lead_ids: all.iter().map(|d| array_text(&d.lead_ids)).collect(),
             items: all.iter().map(|d| d.items.as_ref()).collect(),
             idempotency_keys: all.iter().map(|d| d.idempotency_key.as_deref()).collect(),
             queries: all.iter().map(|d| d.query.as_deref()).collect(),
@@ -108,8 +103,14 @@ impl RecordColumns<'_> {
     }
 }
 
+/// An array of arrays cannot be passed, so ids travel as the text of an array.
+fn array_text(ids: &[Uuid]) -> Option<String> {
+    let texts: Vec<String> = ids.iter().map(Uuid::to_string).collect();
+    (!texts.is_empty()).then(|| format!("{{{}}}", texts.join(",")))
+}
+
 /// Further copies of one archived delivery.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Repeats {
     /// Which.
     pub delivery_id: Uuid,
@@ -119,6 +120,8 @@ pub struct Repeats {
     pub last_received_at: Micros,
     /// What became of the last one.
     pub outcome: Outcome,
+    /// Leads the last one speaks about.
+    pub lead_ids: Vec<Uuid>,
 }
 
 /// A delivery read back for replay.
@@ -159,9 +162,10 @@ impl Store {
         let times: Vec<SystemTime> =
             repeats.iter().map(|r| system_time(r.last_received_at)).collect();
         let outcomes: Vec<&str> = repeats.iter().map(|r| r.outcome.name()).collect();
+        let leads: Vec<Option<String>> = repeats.iter().map(|r| array_text(&r.lead_ids)).collect();
         let client = self.receive().await?;
         let statement = client.prepare_cached(COUNT_REPEATS).await?;
-        Ok(client.execute(&statement, &[&ids, &copies, &times, &outcomes]).await?)
+        Ok(client.execute(&statement, &[&ids, &copies, &times, &outcomes, &leads]).await?)
     }
 
     /// The delivery that came with an `Idempotency-Key`.

@@ -172,7 +172,7 @@ impl Syncer {
             }
             let Some(batch) = batches.pop() else { break };
             done.calls += 1;
-            let (results, pause) = match self.call(destination, &batch).await {
+            let (results, pause) = match self.call(destination, &batch, stop).await {
                 Ok(outcomes) => (settings.results(&batch, outcomes), None),
                 Err(CallError::Refused { .. }) if batch.len() > 1 => {
                     // Nothing was written; the culprit is found by halving.
@@ -240,16 +240,25 @@ impl Syncer {
         &self,
         destination: &Configured,
         batch: &[Prepared],
+        stop: &Stop,
     ) -> Result<Vec<Outcome>, CallError> {
         let records: Vec<Record> = batch.iter().map(|p| p.record.clone()).collect();
         let unknown =
             |message: &str| CallError::Unknown { after: None, message: message.to_owned() };
+        let stopping = async {
+            stop.cancelled().await;
+            tokio::time::sleep(self.settings.drain).await;
+        };
         // A panic over one answer must not end the loop, and tells nothing about what was written.
         let push = AssertUnwindSafe(destination.destination.push(&records)).catch_unwind();
-        let outcomes = tokio::time::timeout(self.settings.call_timeout, push)
-            .await
-            .map_err(|_| unknown("no answer within the call's deadline"))?
-            .map_err(|_| unknown("reading the answer panicked"))??;
+        let outcomes = tokio::select! {
+            biased;
+            outcomes = push => outcomes.map_err(|_| unknown("reading the answer panicked"))??,
+            () = tokio::time::sleep(self.settings.call_timeout) => {
+                return Err(unknown("no answer within the call's deadline"));
+            }
+            () = stopping => return Err(unknown("no answer before the service stopped")),
+        };
         match outcomes.len() == batch.len() {
             true => Ok(outcomes),
             false => Err(unknown("the answer does not match what was sent")),

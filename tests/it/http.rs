@@ -1,28 +1,28 @@
 //! The server and the routes, over real sockets.
 
-use std::future::Future;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use leadsync::config;
+use leadsync::app::{self, Database};
+use leadsync::config::Config;
 use leadsync::http::body::arrived;
 use leadsync::http::{self as routes, Context, Peer};
-use leadsync::receive::Receiver;
 use leadsync::secret::Secret;
 use leadsync::serve::{DrainReport, Limits, serve};
 use leadsync::stop::{Stop, on_signals};
-use leadsync::store::Store;
-use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use warp::Filter;
 use warp::filters::BoxedFilter;
 use warp::reply::Response;
+
+use crate::support::db::TestDb;
+use crate::support::wire::{Answer, Client, bounded, chunk, gzip};
 
 const SHORT: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(30);
@@ -37,18 +37,12 @@ const LIMITS: Limits = Limits {
     drain_timeout: LONG,
 };
 
-/// No test waits for ever.
-async fn bounded<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(Duration::from_secs(20), future).await {
-        Ok(done) => done,
-        Err(_) => panic!("waited too long for {what}"),
-    }
-}
-
 struct Server {
     address: SocketAddr,
     stop: Stop,
     task: JoinHandle<DrainReport>,
+    // Whatever its routes stand on.
+    database: Option<(Database, TestDb)>,
 }
 
 impl Server {
@@ -57,12 +51,11 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let stop = Stop::new();
         let task = tokio::spawn(serve(listener, routes::service(filter), limits, stop.clone()));
-        Server { address, stop, task }
+        Server { address, stop, task, database: None }
     }
 
     async fn client(&self) -> Client {
-        let stream = bounded("a connection", TcpStream::connect(self.address)).await.unwrap();
-        Client { stream, read: Vec::new() }
+        Client::connect(self.address).await
     }
 
     /// One request on a connection of its own.
@@ -77,92 +70,6 @@ impl Server {
     }
 }
 
-/// A client that sends exactly what it is told to.
-struct Client {
-    stream: TcpStream,
-    read: Vec<u8>,
-}
-
-impl Client {
-    async fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        bounded("the server to read", self.stream.write_all(bytes.as_ref())).await.unwrap();
-    }
-
-    /// One answer to anything but HEAD.
-    async fn answer(&mut self) -> Answer {
-        let mut answer = self.head().await;
-        let length = answer.header("content-length").unwrap().parse().unwrap();
-        while self.read.len() < length {
-            assert_ne!(self.more().await, 0, "closed in the middle of a body");
-        }
-        answer.body = self.read.drain(..length).collect();
-        answer
-    }
-
-    async fn head(&mut self) -> Answer {
-        let end = loop {
-            if let Some(at) = self.read.windows(4).position(|w| w == b"\r\n\r\n") {
-                break at + 4;
-            }
-            assert_ne!(self.more().await, 0, "closed instead of answering");
-        };
-        let head: Vec<u8> = self.read.drain(..end).collect();
-        let head = String::from_utf8(head).unwrap();
-        let mut lines = head.lines();
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-        let headers = lines
-            .filter_map(|line| line.split_once(": "))
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
-        Answer { status, headers, body: Vec::new() }
-    }
-
-    async fn more(&mut self) -> usize {
-        bounded("an answer", self.stream.read_buf(&mut self.read)).await.unwrap()
-    }
-
-    /// The server closes without sending anything more.
-    async fn closed(mut self) {
-        assert_eq!(self.read, b"", "more than was expected");
-        let read = bounded("the server to close", self.stream.read(&mut [0; 1])).await;
-        assert!(matches!(read, Ok(0) | Err(_)), "more than was expected");
-    }
-}
-
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
-    }
-
-    /// Checks that it is a problem as they all are, and gives its code.
-    #[track_caller]
-    fn problem(&self, status: u16) -> String {
-        assert_eq!(self.status, status, "{self:?}");
-        assert_eq!(self.header("content-type"), Some("application/problem+json"));
-        let problem = self.json();
-        assert_eq!(problem["status"], status);
-        assert_eq!(problem["request_id"].as_str(), self.header("x-request-id"));
-        for text in ["type", "title", "detail"] {
-            assert!(problem[text].is_string(), "{text}: {problem}");
-        }
-        if status == 503 {
-            assert!(self.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
-        }
-        problem["code"].as_str().unwrap().to_owned()
-    }
-}
-
 /// Answers with the length of the body, which may have `MAX_BODY` bytes.
 fn echo() -> BoxedFilter<(Response,)> {
     arrived()
@@ -171,16 +78,6 @@ fn echo() -> BoxedFilter<(Response,)> {
             Err(error) => error.into_response(arrived.id),
         })
         .boxed()
-}
-
-fn chunk(bytes: &[u8]) -> Vec<u8> {
-    [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
 }
 
 fn post(headers: &str, body: &[u8]) -> Vec<u8> {
@@ -635,20 +532,39 @@ async fn the_first_signal_stops_and_the_second_ends() {
 
 // Routes
 
+const SITE: &str = r#"
+[deliveries]
+keep = "0"
+[[source]]
+name = "site"
+kind = "json"
+url_token = "t"
+"#;
+
 async fn start_routes(admin_token: Option<&str>) -> Server {
+    start_routes_of(admin_token, true, MAX_BODY).await
+}
+
+/// The routes of a whole service on a database of their own.
+async fn start_routes_of(admin_token: Option<&str>, receives: bool, max_body: usize) -> Server {
+    let db = TestDb::new().await;
+    let mut config = Config::parse(SITE).unwrap().config;
+    config.database.url = Some(db.secret());
+    let database = Database::open(&config).await.unwrap();
+    let stop = Stop::new();
+    let store = database.store.clone();
+    let receiver = app::receiver(&config, store.clone(), watch::channel(0).0, stop).await.unwrap();
     let context = Context {
-        receiver: Receiver {},
-        store: Store {},
+        receiver,
+        store,
+        receives,
         admin_token: admin_token.map(Secret::new),
-        max_body: MAX_BODY,
-        leads: config::Leads {
-            default_region: None,
-            email_folding: config::EmailFolding::None,
-            future_tolerance: Duration::from_secs(300),
-        },
+        max_body,
+        leads: config.leads,
         now: Arc::new(|| 0),
     };
-    Server::start(routes::routes(context), LIMITS).await
+    let server = Server::start(routes::routes(context), LIMITS).await;
+    Server { database: Some((database, db)), ..server }
 }
 
 fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
@@ -665,7 +581,7 @@ async fn paths_that_are_not_there() {
         "/",
         "/hooks",
         "/hooks/",
-        "/hooks/site",
+        "/hooks/nobody",
         "/hooks/site/",
         "/hooks//site",
         "//hooks/site",
@@ -693,6 +609,7 @@ async fn paths_that_are_not_there() {
 async fn methods_that_are_not_allowed() {
     let server = start_routes(None).await;
     for (path, allow) in [
+        ("/hooks/site", "HEAD, POST"),
         ("/v1/leads", "POST"),
         ("/v1/leads/a@example.com", "GET, HEAD"),
         ("/healthz", "GET, HEAD"),
@@ -842,11 +759,59 @@ async fn bad_idempotency_keys_are_refused() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_stored_now_is_told_to_come_back() {
-    let server = start_routes(None).await;
-    let headers = "Content-Type: application/json\r\nIdempotency-Key: k\r\n";
-    let lead = r#"{"email":"a@example.com"}"#;
-    let answer = server.ask(request("POST", "/v1/leads", headers, lead)).await;
-    assert_eq!(answer.problem(503), "busy");
-    assert_eq!(answer.header("idempotency-key"), Some("k"));
+async fn what_memory_should_not_hold_is_told_to_come_back() {
+    // Bodies may wait for the writers in 64 MiB together, and nine of these are more.
+    let server = start_routes_of(None, true, 8 << 20).await;
+    let (_, db) = server.database.as_ref().unwrap();
+    let mut blocking = db.client().await;
+    let lock = blocking.transaction().await.unwrap();
+    lock.batch_execute("lock table leadsync.leads in access exclusive mode").await.unwrap();
+    let (answered, mut answers) = mpsc::unbounded_channel();
+    for n in 0..9 {
+        let lead = format!(r#"{{"email":"a{n}@example.com"}}"#);
+        let body = format!("{lead}{}", " ".repeat((8 << 20) - lead.len() - 1));
+        let headers = "Content-Type: application/json\r\nIdempotency-Key: k\r\n";
+        let headers = headers.replace("k\r", &format!("k{n}\r"));
+        let mut client = server.client().await;
+        let answered = answered.clone();
+        tokio::spawn(async move {
+            client.send(request("POST", "/v1/leads", &headers, &body)).await;
+            answered.send(client.answer().await).unwrap();
+        });
+    }
+    let first = bounded("the first answer", answers.recv()).await.unwrap();
+    assert_eq!(first.problem(503), "busy");
+    assert!(first.header("idempotency-key").unwrap().starts_with('k'));
+    lock.commit().await.unwrap();
+    for _ in 1..9 {
+        let answer = bounded("an answer", answers.recv()).await.unwrap();
+        assert_eq!((answer.status, answer.json()["outcome"].as_str()), (200, Some("created")));
+    }
+    let leads = blocking.query("select from leadsync.leads", &[]).await.unwrap();
+    assert_eq!(leads.len(), 8, "what was answered 503 is nowhere");
+}
+
+#[tokio::test]
+async fn an_instance_that_does_not_receive_answers_health_checks_only() {
+    let server = start_routes_of(Some("t"), false, MAX_BODY).await;
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(server.ask(request("GET", path, "", "")).await.status, 200, "{path}");
+        let answer = server.ask(request("POST", path, "", "")).await;
+        assert_eq!(answer.problem(405), "method_not_allowed");
+    }
+    let token = "Authorization: Bearer t\r\nContent-Type: application/json\r\n";
+    for path in ["/hooks/site?token=t", "/hooks/nobody", "/v1/leads", "/v1/leads/a@example.com"] {
+        for method in ["GET", "HEAD", "POST"] {
+            let mut client = server.client().await;
+            client.send(request(method, path, token, r#"{"email":"a@example.com"}"#)).await;
+            if method == "HEAD" {
+                assert_eq!(client.head().await.status, 404, "{path}");
+            } else {
+                assert_eq!(client.answer().await.problem(404), "not_found", "{method} {path}");
+            }
+        }
+    }
+    let (_, db) = server.database.as_ref().unwrap();
+    let stored = db.client().await.query("select from leadsync.deliveries", &[]).await.unwrap();
+    assert!(stored.is_empty());
 }

@@ -2,3 +2,6 @@
 
 pub mod app;
 pub mod db;
+pub mod log;
+pub mod process;
+pub mod wire;

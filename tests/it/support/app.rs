@@ -1,10 +1,13 @@
 //! A whole service on a database of its own, with a stand-in CRM, over real sockets.
 
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use leadsync::app::{self, App, Database, Roles};
 use leadsync::config::Config;
 use leadsync::fake_crm::{self, FakeCrm};
+use leadsync::receive::Receiver;
 use leadsync::stop::Stop;
 use leadsync::store::Store;
 use leadsync::sync::step::Done;
@@ -36,26 +39,27 @@ header = { name = "X-Api-Key", value = "site-key" }
 pub struct TestApp {
     /// `http://127.0.0.1:PORT`
     pub url: String,
+    /// The same.
+    pub address: SocketAddr,
     /// The stand-in that destination `hubspot` pushes to.
-    pub crm: FakeCrm,
+    pub crm: Arc<FakeCrm>,
     /// Its database.
-    pub db: TestDb,
+    pub db: Arc<TestDb>,
     /// Queries, as the service makes them.
     pub store: Store,
     /// The configuration it runs with.
     pub config: Config,
+    /// Its receiver, without HTTP in front.
+    pub receiver: Receiver,
     /// For requests.
     pub http: reqwest::Client,
+    now: Arc<Mutex<Option<i64>>>,
+    roles: Roles,
     stop: Stop,
     running: JoinHandle<()>,
 }
 
 impl TestApp {
-    /// Both roles, default configuration.
-    pub async fn spawn() -> TestApp {
-        TestApp::spawn_with("", Roles { receive: true, sync: true }).await
-    }
-
     /// Receiving only: the test drains with [`TestApp::drain`], step by step.
     pub async fn receiving() -> TestApp {
         TestApp::spawn_with("", Roles { receive: true, sync: false }).await
@@ -64,25 +68,54 @@ impl TestApp {
     /// [`CONFIG`] with more text after it.
     pub async fn spawn_with(more: &str, roles: Roles) -> TestApp {
         let crm = FakeCrm::on_free_port(fake_crm::Options::default()).await.expect("stand-in");
+        TestApp::start_on(Arc::new(TestDb::new().await), Arc::new(crm), more, roles).await
+    }
+
+    /// On a database and a stand-in that may have served other instances.
+    pub async fn start_on(db: Arc<TestDb>, crm: Arc<FakeCrm>, more: &str, roles: Roles) -> TestApp {
         let destination = format!(
             "[[destination]]\nname = \"hubspot\"\nkind = \"hubspot\"\ntoken = \"any\"\nrate = \"10000/1s\"\nbase_url = \"{}\"\n",
             crm.url()
         );
         let text = format!("{CONFIG}\n{more}\n{destination}");
         let mut config = Config::parse(&text).expect("configuration of the test").config;
-        let db = TestDb::new().await;
         config.database.url = Some(db.secret());
         let stop = Stop::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let address = listener.local_addr().expect("bound");
         let database = Database::open(&config).await.expect("database");
-        let app = App::start(&config, database, roles, listener, stop.clone()).await.expect("app");
+        let now = Arc::new(Mutex::new(None));
+        let told = now.clone();
+        let clock = Arc::new(move || {
+            told.lock().expect("the clock").unwrap_or_else(|| jiff::Timestamp::now().as_second())
+        });
+        let app = App::start_with_clock(&config, database, roles, listener, stop.clone(), clock);
+        let app = app.await.expect("app");
         let store = app.store().clone();
+        let receiver = app.receiver().clone();
         let running = tokio::spawn(app.run_until_stopped());
         // reqwest wants one even for plain HTTP; another test may have set it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().build().expect("client");
-        TestApp { url, crm, db, store, config, http, stop, running }
+        let url = format!("http://{address}");
+        TestApp { url, address, crm, db, store, config, receiver, http, now, roles, stop, running }
+    }
+
+    /// One more instance on the same database, with [`CONFIG`] and this text after it.
+    pub async fn another(&self, more: &str) -> TestApp {
+        TestApp::start_on(self.db.clone(), self.crm.clone(), more, self.roles).await
+    }
+
+    /// Stops it and starts it anew with this text after [`CONFIG`].
+    pub async fn restarted(self, more: &str) -> TestApp {
+        let roles = self.roles;
+        let (crm, db) = self.stop().await;
+        TestApp::start_on(db, crm, more, roles).await
+    }
+
+    /// Sets the clock that signatures are checked against, in epoch seconds.
+    pub fn set_now(&self, seconds: i64) {
+        *self.now.lock().expect("the clock") = Some(seconds);
     }
 
     /// Delivers canonical JSON to source `site`; status and answer.
@@ -117,6 +150,11 @@ impl TestApp {
         (status, answer.json().await.unwrap_or(Value::Null))
     }
 
+    /// The one value that a query without parameters gives.
+    pub async fn value<T: tokio_postgres::types::FromSqlOwned>(&self, sql: &str) -> T {
+        self.db.client().await.query_one(sql, &[]).await.expect(sql).get(0)
+    }
+
     /// A syncer of its own and the service's destination, for stepping by hand.
     pub fn syncer(&self) -> (Syncer, Configured) {
         let mut destinations = app::destinations(&self.config).expect("destinations");
@@ -146,9 +184,18 @@ impl TestApp {
     }
 
     /// Stops the service as SIGTERM does, and waits for its end.
-    pub async fn stop(self) -> (FakeCrm, TestDb) {
+    pub async fn stop(self) -> (Arc<FakeCrm>, Arc<TestDb>) {
         self.stop.cancel();
         self.running.await.expect("ends in order");
         (self.crm, self.db)
+    }
+}
+
+/// Looks again until it is so, for a while: for what no event tells.
+pub async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !so().await {
+        assert!(Instant::now() < end, "waited too long for {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
