@@ -37,10 +37,12 @@ with event as (
 ),
 -- Repeats leave here: no lock, no WAL, no fsync. The snapshot may be stale because the state only
 -- grows: what is dominated once stays dominated.
+-- `offset 0` keeps the look-up one by key. A join may be planned as a scan while the table is small, and
+-- that plan stays in use while it grows (measured: 50 times slower at 200,000 leads, until an analyze).
 news as (
     select e.*
     from event as e
-    left join leadsync.leads as l on l.email = e.email
+    left join lateral (select * from leadsync.leads as f where f.email = e.email offset 0) as l on true
     where l.email is null
         or leadsync.register_wins(e.first_name_stamp, e.first_name, e.first_name_source, l.first_name_stamp, l.first_name, l.first_name_source)
         or leadsync.register_wins(e.last_name_stamp, e.last_name, e.last_name_source, l.last_name_stamp, l.last_name, l.last_name_source)
@@ -265,4 +267,4 @@ select
     coalesce(m.moved, false) as moved
 from event as e
 left join merged as m on m.email = e.email
-left join leadsync.leads as l on l.email = e.email;
+left join lateral (select f.lead_id from leadsync.leads as f where f.email = e.email offset 0) as l on true;

@@ -1,6 +1,5 @@
 //! The README's SQL runs on a database with leads in it, and what it says about destinations that come and go holds.
 
-use leadsync::app;
 use leadsync::stop::Stop;
 use serde_json::json;
 use tokio_postgres::SimpleQueryMessage;
@@ -71,5 +70,4 @@ async fn a_destination_that_was_away_gets_what_changed() {
     assert_eq!(done.pushed, 1);
     let contacts = app.crm.contacts(leadsync::fake_crm::Crm::Hubspot);
     assert_eq!(contacts[0].properties["company"], "Two");
-    let _ = app::destinations(&app.config).expect("the configuration still holds");
 }

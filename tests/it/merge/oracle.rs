@@ -24,7 +24,7 @@ impl Event {
             When::Unsaid => (false, None),
             When::Received(at) => (true, Some(at)),
             When::Stated { at, received } => {
-                (Y2000 <= at && at <= received + TOLERANCE, Some(at.max(Y2000).min(LAST)))
+                (Y2000 <= at && at <= received + TOLERANCE, Some(at.clamp(Y2000, LAST)))
             }
         }
     }
