@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test fmt postgres
+.PHONY: help run demo build test fmt postgres curl
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,7 +15,7 @@ demo: run ## The same as run
 build: ## The release binary, target/release/leadsync
 	$(CARGO) build --release --locked
 
-test: postgres ## Format, lints, all tests
+test: postgres curl ## Format, lints, all tests
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) test --locked
@@ -47,3 +47,10 @@ postgres: ## Looks for PostgreSQL's server programs, installs them on Debian and
 	    else echo '    the package with postgres and initdb, version 14 or newer'; fi >&2; \
 	    exit 1; \
 	fi
+
+# The README's tour, which is a test, calls curl.
+curl:
+	@command -v curl >/dev/null || { \
+	    if [ "$$(id -u)" = 0 ]; then sudo=; else sudo='sudo -n'; fi; \
+	    command -v apt-get >/dev/null && $$sudo apt-get update -q && $$sudo apt-get install -y -q --no-install-recommends curl; \
+	} || { echo 'curl is not installed here. Install it, then run make again.' >&2; exit 1; }

@@ -166,7 +166,10 @@ create function leadsync.lead_stamp_time(stamp bigint) returns timestamptz
 language sql immutable parallel safe
 return case
     when (stamp >> 1) & ((1::bigint << 55) - 1) = 0 then null
-    else timestamptz '2000-01-01 00:00:00+00' + ((stamp >> 1) & ((1::bigint << 54) - 1)) * interval '1 microsecond'
+    -- In two parts: the product of a number and an interval is a float, exact up to 2^53 only.
+    else timestamptz '2000-01-01 00:00:00+00'
+        + ((stamp >> 1) & ((1::bigint << 54) - 1)) / 1000000 * interval '1 second'
+        + ((stamp >> 1) & ((1::bigint << 54) - 1)) % 1000000 * interval '1 microsecond'
 end;
 comment on function leadsync.lead_stamp_time(bigint) is 'Event time in a stamp. A stamp is, from the top: 7 bits trust (for lifecycle_stage the rank of the stage), 1 bit reliable time, 54 bits microseconds since 2000, 1 bit set';
 

@@ -13,7 +13,7 @@ use crate::config::{self, Config, Loaded, Problem};
 use crate::destinations;
 use crate::error::{Chain, Exit};
 use crate::http::{self, Clock, Context};
-use crate::private_pg::{PrivatePg, PrivatePgError};
+use crate::private_pg::{self, PrivatePg, PrivatePgError};
 use crate::receive::{self, Receiver};
 use crate::secret::Secret;
 use crate::serve::{self, Limits};
@@ -105,13 +105,34 @@ pub struct Database {
 impl Database {
     /// Opens the configured database, or starts the private one where none is configured.
     pub async fn open(config: &Config) -> Result<Database, AppError> {
-        let (url, private) = match &config.database.url {
-            Some(url) => (url.clone(), None),
+        match &config.database.url {
+            Some(url) => Database::connect(config, url.clone(), None).await,
             None => {
                 let private = PrivatePg::start(&config.data_dir).await?;
-                (Secret::new(private.url()), Some(private))
+                let url = Secret::new(private.url());
+                Database::connect(config, url, Some(private)).await
             }
+        }
+    }
+
+    /// As [`Database::open`], but uses the private server beside a service that runs it: for commands that look or mend
+    /// while `serve` is at work.
+    pub async fn join(config: &Config) -> Result<Database, AppError> {
+        let in_use = match Database::open(config).await {
+            Err(AppError::PrivatePg(in_use @ PrivatePgError::InUse { .. })) => in_use,
+            opened => return opened,
         };
+        match private_pg::url_of_running(&config.data_dir) {
+            Some(url) => Database::connect(config, Secret::new(&url), None).await,
+            None => Err(in_use.into()),
+        }
+    }
+
+    async fn connect(
+        config: &Config,
+        url: Secret,
+        private: Option<PrivatePg>,
+    ) -> Result<Database, AppError> {
         let migrate_url = config.database.migrate_url.clone().unwrap_or_else(|| url.clone());
         let settings = pool::Settings {
             receive_connections: config.database.receive_connections,
@@ -325,6 +346,11 @@ impl App {
     /// Queries on the service's database.
     pub fn store(&self) -> &Store {
         &self.database.store
+    }
+
+    /// The receiver, without HTTP in front.
+    pub fn receiver(&self) -> &Receiver {
+        &self.receiver
     }
 
     /// Where its database is, for people who want to look; of a private server, without secrets.

@@ -184,7 +184,7 @@ impl Global {
     /// Loads the configuration and opens a database that has the migrations.
     async fn open(&self) -> Result<(Config, Database), Failure> {
         let config = self.load(Vec::new())?;
-        let database = Database::open(&config).await?;
+        let database = Database::join(&config).await?;
         if let Err(error) = database.store.ready().await {
             database.close().await;
             return Err(error.into());

@@ -19,6 +19,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
+use pid_file::PidFile;
 use server::Server;
 
 /// What can differ from the defaults, which are those of production.
@@ -224,6 +225,15 @@ impl PrivatePg {
     pub async fn stop(mut self) -> Result<(), PrivatePgError> {
         self.server.stop().await
     }
+}
+
+/// Connection URL of the server that another leadsync runs in `data_dir`; `None` where none answers yet. Whoever uses it
+/// must expect it to end with that other leadsync.
+pub fn url_of_running(data_dir: &Path) -> Option<String> {
+    let cluster = data_dir.join("postgres").canonicalize().ok()?;
+    let pid_file = PidFile::read(&cluster)?;
+    let ready = pid_file.data_dir == cluster && pid_file.status == "ready" && pid_file.listens();
+    if ready { socket::url(&pid_file.socket_dir).ok() } else { None }
 }
 
 fn make_data_dir(data_dir: &Path) -> Result<PathBuf, PrivatePgError> {

@@ -109,7 +109,7 @@ impl Syncer {
             tracing::info!(
                 destination = destination.name,
                 leads = marked,
-                "leads marked due for a new destination"
+                "leads marked due that the destination has not heard of"
             );
         }
         Ok(marked)

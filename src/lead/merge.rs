@@ -246,6 +246,8 @@ impl LeadState {
         let mut touch = patch.touch;
         touch.source.get_or_insert_with(|| origin.source_name.to_owned());
         let first = TouchState { time: origin.time, touch };
+        // Nothing but what is kept and compared, or equal last touches could differ.
+        let last = Touch { source: first.touch.source.clone(), ..Touch::default() };
         LeadState {
             email: patch.email,
             email_as_typed: Some(Register {
@@ -261,7 +263,7 @@ impl LeadState {
                 .iter()
                 .map(|(name, change)| (name.clone(), register(change, newest)))
                 .collect(),
-            last: first.clone(),
+            last: TouchState { time: origin.time, touch: last },
             first,
         }
     }
@@ -324,4 +326,149 @@ impl LeadState {
 pub fn stage_rank(stage: &str) -> Option<u8> {
     let at = LIFECYCLE_STAGES.iter().position(|s| *s == stage)?;
     u8::try_from(at + 1).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::email::Folding;
+    use super::*;
+
+    fn email() -> Email {
+        Email::parse("ana@example.com", Folding::None).expect("an address")
+    }
+
+    prop_compose! {
+        /// An event from pools so small that everything ties.
+        fn event()(
+            source in 0..3_i16,
+            trust in prop::sample::select(vec![0_u8, 50, 100]),
+            time in prop::sample::select(vec![
+                EventTime::UNKNOWN,
+                EventTime::measured(EPOCH),
+                EventTime::measured(EPOCH + 1),
+                EventTime { reliable: false, at: Some(EPOCH + 1) },
+            ]),
+            name in prop::option::of(prop::option::of("[aé\u{10400}]{1,2}")),
+            stage in prop::option::of(prop::sample::select(&LIFECYCLE_STAGES[..])),
+            budget in prop::option::of(prop::option::of("[1-3]")),
+            consent in prop::option::of((any::<bool>(), any::<bool>())),
+            tags in prop::collection::btree_set("[ab]", 0..3),
+            utm in prop::option::of("[ab]"),
+            typed in "[aA]na",
+        ) -> LeadState {
+            let change = |value: Option<String>| value.map_or(Change::Clear, Change::Set);
+            let mut patch = LeadPatch::new(email(), typed);
+            patch.fields.extend(name.map(|n| (Field::FirstName, change(n))));
+            patch.fields.extend(stage.map(|s| (Field::LifecycleStage, change(Some(s.to_owned())))));
+            patch.attributes.extend(budget.map(|b| ("budget".to_owned(), change(b))));
+            patch.consent = consent.map(|(granted, proven)| Consent { granted, proven });
+            patch.tags = tags;
+            patch.touch.utm_source = utm;
+            let source_name = ["a", "b", "é"][usize::try_from(source).expect("0 to 2")];
+            LeadState::of_event(patch, Origin { source_name, source, trust, time })
+        }
+    }
+
+    fn join(mut a: LeadState, b: &LeadState) -> LeadState {
+        a.join(b.clone());
+        a
+    }
+
+    prop_compose! {
+        fn state()(first in event(), more in prop::collection::vec(event(), 0..3)) -> LeadState {
+            more.iter().fold(first, join)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_join_is_a_semilattice(a in state(), b in state(), c in state()) {
+            let ab = join(a.clone(), &b);
+            prop_assert_eq!(&ab, &join(b.clone(), &a), "commutative");
+            prop_assert_eq!(join(ab.clone(), &c), join(a.clone(), &join(b.clone(), &c)), "associative");
+            prop_assert_eq!(&a, &join(a.clone(), &a), "idempotent");
+            prop_assert_eq!(&ab, &join(ab.clone(), &a), "what is in stays in");
+        }
+
+        #[test]
+        fn a_repeat_is_owed_nothing(a in state(), e in event()) {
+            let fold = join(a, &e);
+            prop_assert!(!fold.owes_to(&e, Some(&fold)));
+        }
+
+        #[test]
+        fn whoever_comes_first_is_owed_what_stands(e in event()) {
+            prop_assert!(e.owes_to(&e, None));
+        }
+
+        #[test]
+        fn any_time_is_judged_without_overflow(at: i64, received: i64, tolerance: u64) {
+            let time = EventTime::stated(at, received, Duration::from_micros(tolerance));
+            let kept = time.at.expect("stated");
+            prop_assert!((EPOCH..=EPOCH + MICROS_MAX).contains(&kept));
+            prop_assert!(!time.reliable || (at >= EPOCH && at >= kept));
+            prop_assert!(time.system_time().is_some());
+            prop_assert_eq!(EventTime::measured(at).at.map(|m| m.clamp(EPOCH, EPOCH + MICROS_MAX)), Some(kept));
+        }
+
+        #[test]
+        fn stamps_are_positive_and_order_by_trust_then_belief_then_time(
+            a in (0..128_u8, any::<bool>(), EPOCH..=EPOCH + MICROS_MAX),
+            b in (0..128_u8, any::<bool>(), EPOCH..=EPOCH + MICROS_MAX),
+        ) {
+            let of = |(p, reliable, at)| stamp(p, EventTime { reliable, at: Some(at) });
+            prop_assert_eq!(of(a).cmp(&of(b)), a.cmp(&b));
+            prop_assert!(of(a) > 0);
+            prop_assert_eq!(read_stamp(of(a)).0, a.0);
+            if a.1 || a.2 > EPOCH {
+                prop_assert_eq!(read_stamp(of(a)).1, Some(a.2));
+            }
+        }
+    }
+
+    #[test]
+    fn belief_ends_with_the_tolerance() {
+        let tolerance = Duration::from_secs(300);
+        let received = EPOCH + 1_000_000_000_000;
+        let believed = |at| EventTime::stated(at, received, tolerance).reliable;
+        assert!(believed(received + 300_000_000) && !believed(received + 300_000_001));
+        assert!(believed(EPOCH) && !believed(EPOCH - 1));
+    }
+
+    #[test]
+    fn without_time_and_trust_a_word_still_differs_from_silence() {
+        assert_eq!(stamp(0, EventTime::UNKNOWN), 1);
+        assert_eq!(read_stamp(1), (0, None));
+        assert_eq!(read_stamp(i64::MAX), (127, Some(EPOCH + MICROS_MAX)));
+    }
+
+    #[test]
+    fn only_a_later_proven_opt_in_lifts_an_opt_out() {
+        let at = |out, opt_in, proven| {
+            let register = |t: i64| (t > 0).then_some((t, 1));
+            let state = ConsentState {
+                opt_out: register(out),
+                opt_in: register(opt_in),
+                proven: register(proven),
+            };
+            state.granted()
+        };
+        assert_eq!(at(0, 0, 0), None);
+        assert_eq!(at(0, 5, 0), Some(true));
+        assert_eq!(at(0, 0, 5), Some(true));
+        assert_eq!(at(3, 5, 0), Some(false), "a later opt-in without proof");
+        assert_eq!(at(3, 0, 4), Some(true));
+        assert_eq!(at(3, 9, 3), Some(false), "at one time the opt-out wins");
+        assert_eq!(at(4, 9, 3), Some(false));
+    }
+
+    #[test]
+    fn stages_have_ranks_from_one() {
+        for (at, stage) in LIFECYCLE_STAGES.iter().enumerate() {
+            assert_eq!(stage_rank(stage).map(usize::from), Some(at + 1));
+        }
+        assert_eq!(stage_rank("Lead"), None);
+    }
 }

@@ -3,14 +3,17 @@
 mod api;
 mod cli;
 mod crash;
+mod deadlock;
 mod destinations;
 mod fake_crm;
 mod hooks;
 mod http;
 mod lease;
+mod merge;
 mod migrate;
 mod pool;
 mod private_pg;
+mod readme;
 mod replay;
 mod smoke;
 mod support;

@@ -38,6 +38,7 @@ pub fn settings() -> Settings {
         poll: Duration::from_millis(20),
         lease: Duration::from_secs(20),
         call_timeout: Duration::from_secs(5),
+        drain: Duration::from_secs(5),
         confirm_after: Duration::from_millis(300),
         backoff_base: Duration::from_millis(10),
         backoff_max: Duration::from_millis(100),

@@ -60,11 +60,6 @@ pub struct TestApp {
 }
 
 impl TestApp {
-    /// Both roles, default configuration.
-    pub async fn spawn() -> TestApp {
-        TestApp::spawn_with("", Roles { receive: true, sync: true }).await
-    }
-
     /// Receiving only: the test drains with [`TestApp::drain`], step by step.
     pub async fn receiving() -> TestApp {
         TestApp::spawn_with("", Roles { receive: true, sync: false }).await

@@ -65,6 +65,20 @@ impl TestDb {
         Secret::new(&self.url)
     }
 
+    /// A connection that is the only one: returns once all others have ended, which is when their
+    /// sessions have reported what they counted.
+    pub async fn alone(&self) -> Client {
+        let client = self.client().await;
+        let others = "select count(*) from pg_stat_activity
+            where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'";
+        let until = Instant::now() + Duration::from_secs(30);
+        while client.query_one(others, &[]).await.expect("sessions").get::<_, i64>(0) > 0 {
+            assert!(Instant::now() < until, "sessions stay open");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        client
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
