@@ -195,6 +195,10 @@ pub struct Source {
     pub header: Option<HeaderAuth>,
     /// For senders that can do HTTP basic authentication.
     pub basic: Option<BasicAuth>,
+    /// For senders that can only write a key into what they send: the member that must have the value.
+    pub body_key: Option<HeaderAuth>,
+    /// The address as the sender calls it, without query: HubSpot signs it, and behind a proxy it cannot be known.
+    pub public_url: Option<String>,
     /// `custom` only: how the sender signs.
     pub signature: Option<Signature>,
     /// 0 to 100. A lower-trust source fills, never overwrites a higher one.
@@ -239,11 +243,11 @@ pub struct FullRule {
     pub via: Option<String>,
 }
 
-/// `header = { name = "X-Api-Key", value = { env = "KEY" } }`
+/// `header = { name = "X-Api-Key", value = { env = "KEY" } }`, and `body_key` likewise.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeaderAuth {
-    /// Header name, letter case ignored.
+    /// Name of the header, or of the member of the body; letter case ignored.
     pub name: String,
     /// Its value, or two during a rotation.
     pub value: OneOrMore<Secret>,
@@ -259,7 +263,7 @@ pub struct BasicAuth {
     pub password: OneOrMore<Secret>,
 }
 
-/// How a `custom` source signs: an HMAC over the raw body in one header.
+/// How a `custom` source signs: an HMAC over the raw body in a header.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signature {
@@ -274,8 +278,18 @@ pub struct Signature {
     /// Text before the digest ("sha256=").
     #[serde(default)]
     pub prefix: String,
-    /// Header with the time of the attempt in epoch seconds, signed as `TIME.BODY`; absent: the body alone is signed.
+    /// The digest's name where the header is a list (`v1` of `t=1772720531,v1=HEX`); absent: the header is
+    /// `prefix` and the digest.
+    pub tag: Option<String>,
+    /// Header with the time of the attempt. Absent: `header`, where there is a `timestamp_tag`; else no time is signed.
     pub timestamp_header: Option<String>,
+    /// The time's name where that header is a list (`t`).
+    pub timestamp_tag: Option<String>,
+    /// Unit of that time.
+    #[serde(default)]
+    pub timestamp_unit: TimestampUnit,
+    /// What is signed, with `{time}` and `{body}`; absent: `{time}.{body}`, without a time `{body}`.
+    pub signed: Option<String>,
     /// Largest age of that time.
     #[serde(default = "default_tolerance", with = "values::duration")]
     pub tolerance: Duration,
@@ -302,6 +316,17 @@ pub enum SignatureEncoding {
     Hex,
     /// Standard base64 with padding.
     Base64,
+}
+
+/// `signature.timestamp_unit`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimestampUnit {
+    /// Seconds since 1970.
+    #[default]
+    S,
+    /// Milliseconds since 1970.
+    Ms,
 }
 
 /// `source.untimed`

@@ -247,7 +247,8 @@ impl Receiver {
             .filter(|(name, _)| kept.contains(&name.as_str()))
             .cloned()
             .collect();
-        let delivery_id = delivery_id(&source.name, &headers, &query, &request.body);
+        let body = source.kept_body(request);
+        let delivery_id = delivery_id(&source.name, &headers, &query, &body);
         let content_type = request.headers.iter().find(|(name, _)| name == CONTENT_TYPE);
         headers.extend(content_type.cloned());
         let (items, malformed) = match source.read(verified) {
@@ -265,7 +266,7 @@ impl Receiver {
                 items,
                 query,
                 headers,
-                body: request.body.clone(),
+                body,
                 idempotency_key: None,
                 replayed,
             })

@@ -12,32 +12,59 @@ use crate::secret::Secret;
 
 pub mod api;
 mod calendly;
+mod cf7;
 mod configured;
 mod custom;
 mod decode;
 mod elementor;
+mod google_ads;
+mod gravityforms;
+pub mod handshake;
+mod hubspot_workflow;
+mod intercom;
 mod jotform;
 pub mod json;
 mod labels;
+mod rdstation;
+mod segment;
 mod shopify;
 mod signature;
 mod standard_webhooks;
+mod stripe;
+mod tally;
+mod tiktok;
 mod typeform;
+mod unbounce;
+mod webflow;
+mod wpforms;
 
 pub use configured::{ConfiguredSource, folding};
 pub use decode::DecodeError;
-pub use signature::{AuthError, Scheme};
+pub use signature::{AuthError, Content, Scheme, Signing};
 
 /// Every kind; configuration, documentation and tests walk this list.
 pub const SOURCES: &[&Source] = &[
     &calendly::SOURCE,
+    &cf7::SOURCE,
     &custom::SOURCE,
     &elementor::SOURCE,
+    &google_ads::SOURCE,
+    &gravityforms::SOURCE,
+    &hubspot_workflow::SOURCE,
+    &intercom::SOURCE,
     &jotform::SOURCE,
     &json::SOURCE,
+    &rdstation::SOURCE,
+    &segment::SOURCE,
     &shopify::SOURCE,
     &standard_webhooks::SOURCE,
+    &stripe::SOURCE,
+    &tally::SOURCE,
+    &tiktok::SOURCE,
     &typeform::SOURCE,
+    &unbounce::SOURCE,
+    &webflow::SOURCE,
+    &wpforms::SOURCE,
 ];
 
 /// A kind of lead source: data first, and a small function for what a table cannot say.
@@ -69,7 +96,7 @@ pub type HandshakeFn = fn(query: &str, secrets: &[Secret]) -> Option<Handshake>;
 /// How deliveries of a kind prove who sent them.
 #[derive(Clone, Copy, Debug)]
 pub enum Auth {
-    /// The sender signs; `secret` in configuration.
+    /// The sender signs, or sends a key of its own; `secret` in configuration.
     Signed(Scheme),
     /// The sender cannot sign: `url_token`, `header` or `basic`.
     Unsigned,
@@ -84,6 +111,8 @@ pub enum Split {
     Whole,
     /// A list is a batch, anything else one lead.
     List,
+    /// A list under that member is a batch, anything else one lead.
+    Member(&'static str),
 }
 
 /// Answer to a GET with which a sender checks the address.
@@ -211,6 +240,11 @@ pub enum SourceErrorKind {
         /// Key that is not.
         missing: &'static str,
     },
+    /// HubSpot signs the address it calls.
+    #[error(
+        "`public_url` is not set; HubSpot signs the address it calls, like \"https://leads.example.com/hooks/NAME\""
+    )]
+    NoPublicUrl,
     /// A secret that is not what the scheme needs.
     #[error("`secret` is not a Standard Webhooks secret: base64 after an optional \"whsec_\"")]
     BadSecret,
@@ -243,6 +277,7 @@ impl SourceErrorKind {
             SourceErrorKind::BadTrust(_) => "trust".to_owned(),
             SourceErrorKind::Mapping(error) if error.target() == "split" => "split".to_owned(),
             SourceErrorKind::Mapping(error) => format!("fields.{}", error.target()),
+            SourceErrorKind::NoPublicUrl => "secret".to_owned(),
             SourceErrorKind::NoAuthentication(_) => String::new(),
             SourceErrorKind::CredentialHeader(_) | SourceErrorKind::NoEmail => "fields".to_owned(),
         }

@@ -200,10 +200,32 @@ impl Findings {
                 self.header(&at("signature.timestamp_header"), header);
             }
             self.not_zero(&at("signature.tolerance"), signature.tolerance);
+            if let Some(signed) = &signature.signed {
+                let timed =
+                    signature.timestamp_header.is_some() || signature.timestamp_tag.is_some();
+                self.refuse_if(
+                    signed.matches("{body}").count() != 1
+                        || signed.matches("{time}").count() != usize::from(timed),
+                    &[&at("signature.signed"), &at("signature.timestamp_header")],
+                    "must name {body} once, and {time} once where a time is sent and not otherwise",
+                );
+            }
         }
         if let Some(header) = &source.header {
             self.header(&at("header.name"), &header.name);
             self.not_empty(&at("header.value"), &header.value);
+        }
+        if let Some(key) = &source.body_key {
+            self.refuse_if(key.name.is_empty(), &[&at("body_key.name")], "is empty");
+            self.not_empty(&at("body_key.value"), &key.value);
+        }
+        if let Some(url) = &source.public_url {
+            let whole = ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme));
+            self.refuse_if(
+                !whole || url.contains(['?', '#']),
+                &[&at("public_url")],
+                "must begin with https:// and have no query: it is the address as the sender calls it",
+            );
         }
         if let Some(basic) = &source.basic {
             self.refuse_if(

@@ -7,13 +7,17 @@ use crate::lead::Field;
 use crate::mapping::{Document, Target, rule};
 
 use super::labels::{self, Found};
-use super::{Auth, Scheme, Source, Split};
+use super::{Auth, Scheme, Signing, Source, Split};
 
 /// The kind.
 pub const SOURCE: Source = Source {
     kind: "calendly",
     title: "Calendly",
-    auth: Auth::Signed(Scheme::TimedHex { header: "calendly-webhook-signature", tolerance_s: 180 }),
+    auth: Auth::Signed(Scheme::Hmac(Signing {
+        header: "calendly-webhook-signature",
+        tolerance_s: 180,
+        ..Signing::PACKED
+    })),
     split: Split::Whole,
     rules: &[
         &[

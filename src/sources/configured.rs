@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use serde_json::Value;
 use serde_json_path::JsonPath;
 
@@ -107,14 +108,20 @@ impl ConfiguredSource {
     /// is a rejected item, not an error.
     pub fn read(&self, delivery: &Verified) -> Result<Vec<Item>, DecodeError> {
         let request = delivery.request();
-        let body = decode::decode(request)?;
-        let parts = match (&self.split, self.source.split, body) {
-            (Some(path), _, body) => {
-                let parts: Vec<Value> = path.query(&body).all().into_iter().cloned().collect();
-                return Ok(self.items(parts, Some(&body), request));
-            }
-            (None, Split::List, Value::Array(parts)) => parts,
-            (None, _, body) => vec![body],
+        let mut body = decode::decode(request)?;
+        if let Some(path) = &self.split {
+            let parts: Vec<Value> = path.query(&body).all().into_iter().cloned().collect();
+            return Ok(self.items(parts, Some(&body), request));
+        }
+        if let Split::Member(name) = self.source.split
+            && let Some(Value::Array(parts)) = body.get_mut(name)
+        {
+            let parts = std::mem::take(parts);
+            return Ok(self.items(parts, Some(&body), request));
+        }
+        let parts = match (self.source.split, body) {
+            (Split::List, Value::Array(parts)) => parts,
+            (_, body) => vec![body],
         };
         Ok(self.items(parts, None, request))
     }
@@ -165,6 +172,15 @@ impl ConfiguredSource {
         names.sort_unstable();
         names.dedup();
         names
+    }
+
+    /// The body of a delivery for the archive: as it came, but without a key that it carries.
+    pub fn kept_body(&self, request: &Request) -> Bytes {
+        let mut body = request.body.clone();
+        for name in self.checks.iter().filter_map(Check::body_key) {
+            body = signature::without_key(&Request { body, ..request.clone() }, name);
+        }
+        body
     }
 
     /// The query of a delivery without its token, for the archive.

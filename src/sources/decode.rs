@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 
 use super::Request;
 
+const FORM: &str = "application/x-www-form-urlencoded";
+
 /// Most fields of a form.
 const MAX_FIELDS: usize = 1000;
 /// Most levels of brackets in the name of a form's field.
@@ -57,7 +59,7 @@ pub(super) fn decode(request: &Request) -> Result<Value, DecodeError> {
         other if other.starts_with("application/") && other.ends_with("+json") => {
             json(&request.body)
         }
-        "application/x-www-form-urlencoded" => form(&request.body),
+        FORM => form(&request.body),
         "multipart/form-data" => multipart(request, content_type),
         _ => Err(unsupported(
             "the content type is not application/json, application/x-www-form-urlencoded or multipart/form-data",
@@ -68,6 +70,11 @@ pub(super) fn decode(request: &Request) -> Result<Value, DecodeError> {
 /// Means the same in UTF-8 and in every charset a sender can mean, wide ones aside (they have NULs).
 fn is_plain_ascii(body: &[u8]) -> bool {
     body.is_ascii() && !body.contains(&0)
+}
+
+/// Whether the body is a URL-encoded form.
+pub(super) fn is_form(request: &Request) -> bool {
+    parts_of(request.header("content-type").unwrap_or_default()).0 == FORM
 }
 
 /// Media type and charset, in lower case.

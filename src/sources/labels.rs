@@ -72,7 +72,7 @@ const LABELS: &[(&str, &[&str])] = &[
         "phone", "phonenumber", "telephone", "telephonenumber", "tel", "mobile", "mobilephone",
         "mobilenumber", "cellphone", "cell", "whatsapp", "telefone", "celular", "fone",
         "telefonecelular", "numerodetelefone", "telefono", "numerodetelefono", "movil", "telefon",
-        "telefonnummer", "handy", "handynummer", "mobilnummer", "numerodetelephone", "portable",
+        "telefonnummer", "telemovel", "handy", "handynummer", "mobilnummer", "numerodetelephone", "portable",
         "cellulare", "telefoon", "telefoonnummer", "workphone", "textremindernumber",
     ]),
     ("company", &[
@@ -104,6 +104,7 @@ const LABELS: &[(&str, &[&str])] = &[
         "landingpage", "landingpageurl", "pageurl", "urldapagina", "urldelapagina", "seitenurl",
         "urldelapage", "urldellapagina", "sourceurl",
     ]),
+    ("marketing_consent", &["newsletter", "acceptance"]),
     ("utm_source", &["utmsource"]),
     ("utm_medium", &["utmmedium"]),
     ("utm_campaign", &["utmcampaign"]),
@@ -177,6 +178,11 @@ fn words(label: &str) -> Vec<String> {
     words
 }
 
+/// Whether a value is what test tools of ad networks fill in for an answer.
+pub(super) fn is_placeholder(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.trim_start().starts_with("<test lead: dummy data"))
+}
+
 /// What a kind recognised; the first non-blank value of a target stays.
 #[derive(Default)]
 pub(super) struct Found(Map<String, Value>);
@@ -185,12 +191,23 @@ impl Found {
     /// Keeps the value under the target's name.
     pub(super) fn put(&mut self, target: &'static str, value: &Value) {
         let value = match value {
+            // Of a list, what is not blank; one of them alone is a value.
+            Value::Array(list) => {
+                let blank =
+                    |value: &Value| value.is_null() || value.as_str().is_some_and(text::is_blank);
+                let list: Vec<&Value> = list.iter().filter(|value| !blank(value)).collect();
+                match list.as_slice() {
+                    [] => return,
+                    [one] if !one.is_array() => return self.put(target, one),
+                    several => Value::Array(several.iter().map(|v| (*v).clone()).collect()),
+                }
+            }
             Value::String(text) if text::is_blank(text) => return,
             // A box whose value is its own label ("I agree to be contacted") is a ticked one.
             Value::String(text)
                 if target == "marketing_consent"
                     && consent::parse(text).is_err()
-                    && is_consent(&words(text)) =>
+                    && recognise(text) == Some("marketing_consent") =>
             {
                 Value::Bool(true)
             }

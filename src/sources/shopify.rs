@@ -1,15 +1,20 @@
 //! Shopify `customers/*`: the topic and the event's id stand only in headers.
 
+use crate::config::SignatureEncoding;
 use crate::lead::Field;
 use crate::mapping::{Document, Target, Via, rule, rule_via};
 
-use super::{Auth, Scheme, Source, Split};
+use super::{Auth, Scheme, Signing, Source, Split};
 
 /// The kind.
 pub const SOURCE: Source = Source {
     kind: "shopify",
     title: "Shopify",
-    auth: Auth::Signed(Scheme::BodyBase64 { header: "x-shopify-hmac-sha256", prefix: "" }),
+    auth: Auth::Signed(Scheme::Hmac(Signing {
+        header: "x-shopify-hmac-sha256",
+        encoding: SignatureEncoding::Base64,
+        ..Signing::BODY
+    })),
     split: Split::Whole,
     rules: &[&[
         rule(Target::Email, &["$.email"]),

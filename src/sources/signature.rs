@@ -3,9 +3,6 @@
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, STANDARD};
-use hmac::{Hmac, KeyInit, Mac};
-use sha1::Sha1;
-use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::config::{self, SignatureAlgorithm, SignatureEncoding};
@@ -13,29 +10,19 @@ use crate::secret::Secret;
 
 use super::{Auth, Request, Source, SourceErrorKind};
 
+mod body_key;
+mod content;
+mod hmac;
+mod hubspot;
+mod scheme;
+
+pub(super) use body_key::without as without_key;
+pub use scheme::{Content, Scheme, Signing};
+
+use hmac::{matches, near, strict};
+
 /// Most signatures looked at in one header: enough for any rotation, too few to make us work.
 const MAX_SIGNATURES: usize = 10;
-
-/// How a built-in kind signs.
-#[derive(Clone, Copy, Debug)]
-pub enum Scheme {
-    /// HMAC-SHA256 of the body, standard base64 after a prefix.
-    BodyBase64 {
-        /// Header.
-        header: &'static str,
-        /// Text before the digest.
-        prefix: &'static str,
-    },
-    /// `t=EPOCH,v1=HEX`: HMAC-SHA256 of `t.body`, any of several `v1`.
-    TimedHex {
-        /// Header.
-        header: &'static str,
-        /// Largest distance of `t` from now, in seconds.
-        tolerance_s: u64,
-    },
-    /// The Standard Webhooks specification; also under the names `svix-*`.
-    StandardWebhooks,
-}
 
 /// Why a request is not believed. Never says what was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +36,11 @@ pub enum AuthError {
     /// The time of the attempt is too far from now.
     #[error("the signature is too old or from the future")]
     Stale,
+    /// It covers only the first of several leads, and nothing else is configured.
+    #[error(
+        "the signature covers only the first of several leads; set `url_token`, `header` or `basic` as well"
+    )]
+    Partial,
     /// It does not match.
     #[error("the signature or token does not match")]
     Mismatch,
@@ -61,6 +53,7 @@ impl AuthError {
             AuthError::Missing => "missing",
             AuthError::Malformed => "malformed",
             AuthError::Stale => "stale",
+            AuthError::Partial => "partial",
             AuthError::Mismatch => "mismatch",
         }
     }
@@ -68,18 +61,18 @@ impl AuthError {
 
 /// One way of proving who sends, with what it takes. No `Debug`: it holds keys.
 pub(super) enum Check {
-    Body {
-        header: String,
-        prefix: String,
-        algorithm: SignatureAlgorithm,
-        encoding: SignatureEncoding,
-        /// Header with the signed time, and its tolerance in seconds.
-        timestamp: Option<(String, u64)>,
+    Hmac {
+        signing: Signing<String>,
+        keys: Vec<Secret>,
+        /// Nothing else vouches for a request.
+        alone: bool,
+    },
+    HubSpot {
+        public_url: String,
         keys: Vec<Secret>,
     },
-    TimedHex {
-        header: &'static str,
-        tolerance_s: u64,
+    BodyKey {
+        name: String,
         keys: Vec<Secret>,
     },
     StandardWebhooks {
@@ -106,9 +99,23 @@ pub(super) fn compile(
     if source.signature.is_some() && !matches!(kind.auth, Auth::Written) {
         return not_for_kind("signature", "remove it; only kind \"custom\" spells it out");
     }
+    if source.public_url.is_some() && !matches!(kind.auth, Auth::Signed(Scheme::HubSpot)) {
+        return not_for_kind("public_url", "remove it; only HubSpot signs the address it calls");
+    }
+    let alone = source.url_token.is_empty() && source.header.is_none() && source.basic.is_none();
     let mut checks = Vec::new();
     match (kind.auth, &source.signature) {
-        (Auth::Signed(scheme), _) if !secrets.is_empty() => checks.push(scheme.check(secrets)?),
+        (Auth::Signed(scheme), _) if !secrets.is_empty() => checks.push(match scheme {
+            Scheme::Hmac(signing) => Check::Hmac { signing: signing.into(), keys: secrets, alone },
+            Scheme::StandardWebhooks => Check::StandardWebhooks {
+                keys: secrets.iter().map(standard_key).collect::<Result<_, _>>()?,
+            },
+            Scheme::HubSpot => Check::HubSpot {
+                public_url: source.public_url.clone().ok_or(SourceErrorKind::NoPublicUrl)?,
+                keys: secrets,
+            },
+            Scheme::BodyKey(name) => Check::BodyKey { name: name.to_owned(), keys: secrets },
+        }),
         (Auth::Unsigned, _) if !secrets.is_empty() => {
             return not_for_kind(
                 "secret",
@@ -121,18 +128,13 @@ pub(super) fn compile(
         (Auth::Written, None) if !secrets.is_empty() => {
             return Err(SourceErrorKind::HalfASignature { given: "secret", missing: "signature" });
         }
-        (Auth::Written, Some(signature)) => checks.push(Check::Body {
-            header: signature.header.clone(),
-            prefix: signature.prefix.clone(),
-            algorithm: signature.algorithm,
-            encoding: signature.encoding,
-            timestamp: signature
-                .timestamp_header
-                .clone()
-                .map(|h| (h, signature.tolerance.as_secs())),
-            keys: secrets,
-        }),
+        (Auth::Written, Some(signature)) => {
+            checks.push(Check::Hmac { signing: signature.into(), keys: secrets, alone });
+        }
         _ => {}
+    }
+    if let Some(key) = &source.body_key {
+        checks.push(Check::BodyKey { name: key.name.clone(), keys: key.value.as_slice().to_vec() });
     }
     if !source.url_token.as_slice().is_empty() {
         checks.push(Check::UrlToken(source.url_token.as_slice().to_vec()));
@@ -151,33 +153,13 @@ pub(super) fn compile(
     }
     if checks.is_empty() {
         return Err(SourceErrorKind::NoAuthentication(match kind.auth {
+            Auth::Signed(Scheme::BodyKey(_)) => "`secret` to the key that the sender was given",
             Auth::Signed(_) => "`secret` to the signing secret of the sender",
-            Auth::Unsigned => "`url_token` (sent as ?token=), `header` or `basic`",
+            Auth::Unsigned => "`url_token` (sent as ?token=), `header`, `basic` or `body_key`",
             Auth::Written => "`signature` and `secret`, or `url_token`, `header` or `basic`",
         }));
     }
     Ok(checks)
-}
-
-impl Scheme {
-    fn check(self, keys: Vec<Secret>) -> Result<Check, SourceErrorKind> {
-        Ok(match self {
-            Scheme::BodyBase64 { header, prefix } => Check::Body {
-                header: header.to_owned(),
-                prefix: prefix.to_owned(),
-                algorithm: SignatureAlgorithm::HmacSha256,
-                encoding: SignatureEncoding::Base64,
-                timestamp: None,
-                keys,
-            },
-            Scheme::TimedHex { header, tolerance_s } => {
-                Check::TimedHex { header, tolerance_s, keys }
-            }
-            Scheme::StandardWebhooks => Check::StandardWebhooks {
-                keys: keys.iter().map(standard_key).collect::<Result<_, _>>()?,
-            },
-        })
-    }
 }
 
 /// Base64 after an optional `whsec_`; padding may be missing.
@@ -196,40 +178,34 @@ fn standard_key(secret: &Secret) -> Result<Vec<u8>, SourceErrorKind> {
 impl Check {
     /// Whether the header of that name (lower case) carries what this check compares.
     pub(super) fn reads_header(&self, name: &str) -> bool {
-        let header = match self {
-            Check::Body { header, .. } => header.as_str(),
-            Check::TimedHex { header, .. } => header,
-            Check::Header { name, .. } => name.as_str(),
-            Check::Basic { .. } => "authorization",
-            Check::StandardWebhooks { .. } => "webhook-signature",
-            Check::UrlToken(_) => return false,
+        let headers: &[&str] = match self {
+            Check::Hmac { signing, .. } => &[signing.header.as_str()],
+            Check::HubSpot { .. } => &hubspot::HEADERS,
+            Check::Header { name, .. } => &[name.as_str()],
+            Check::Basic { .. } => &["authorization"],
+            Check::StandardWebhooks { .. } => &["webhook-signature", "svix-signature"],
+            Check::UrlToken(_) | Check::BodyKey { .. } => &[],
         };
-        header.eq_ignore_ascii_case(name)
+        headers.iter().any(|header| header.eq_ignore_ascii_case(name))
+    }
+
+    /// The member of the body that carries what this check compares.
+    pub(super) fn body_key(&self) -> Option<&str> {
+        match self {
+            Check::BodyKey { name, .. } => Some(name),
+            _ => None,
+        }
     }
 
     /// Believes the request or says why not.
     pub(super) fn run(&self, request: &Request, now: i64) -> Result<(), AuthError> {
         let header = |name: &str| request.header(name).ok_or(AuthError::Missing);
         match self {
-            Check::Body { header: name, prefix, algorithm, encoding, timestamp, keys } => {
-                let tag =
-                    header(name)?.strip_prefix(prefix.as_str()).ok_or(AuthError::Malformed)?;
-                let tag = strict(*encoding, tag).ok_or(AuthError::Malformed)?;
-                let time = match timestamp {
-                    None => None,
-                    Some((name, tolerance_s)) => {
-                        let time = header(name)?;
-                        fresh(time, now, *tolerance_s)?;
-                        Some(time)
-                    }
-                };
-                let (time, dot) = time.map_or(("", ""), |time| (time, "."));
-                let signed = [time.as_bytes(), dot.as_bytes(), &request.body];
-                any(keys, |key| matches(*algorithm, key.expose().as_bytes(), &signed, &tag))
+            Check::Hmac { signing, keys, alone } => {
+                hmac::check(request, now, signing, keys, *alone)
             }
-            Check::TimedHex { header: name, tolerance_s, keys } => {
-                timed_hex(header(name)?, request, now, *tolerance_s, keys)
-            }
+            Check::HubSpot { public_url, keys } => hubspot::check(request, now, public_url, keys),
+            Check::BodyKey { name, keys } => body_key::check(request, name, keys),
             Check::StandardWebhooks { keys } => standard_webhooks(request, now, keys),
             Check::UrlToken(tokens) => {
                 let mut given =
@@ -259,33 +235,6 @@ impl Check {
     }
 }
 
-fn timed_hex(
-    value: &str,
-    request: &Request,
-    now: i64,
-    tolerance_s: u64,
-    keys: &[Secret],
-) -> Result<(), AuthError> {
-    let pairs: Vec<(&str, &str)> =
-        value.split(',').take(MAX_SIGNATURES + 1).filter_map(|pair| pair.split_once('=')).collect();
-    let mut times = pairs.iter().filter(|(name, _)| *name == "t").map(|(_, time)| *time);
-    let (Some(time), None) = (times.next(), times.next()) else { return Err(AuthError::Malformed) };
-    let tags: Vec<Vec<u8>> = pairs
-        .iter()
-        .filter(|(name, _)| *name == "v1")
-        .filter_map(|(_, tag)| strict(SignatureEncoding::Hex, tag))
-        .collect();
-    if tags.is_empty() {
-        return Err(AuthError::Malformed);
-    }
-    fresh(time, now, tolerance_s)?;
-    let signed = [time.as_bytes(), b".", &request.body];
-    any(keys, |key| {
-        let key = key.expose().as_bytes();
-        tags.iter().any(|tag| matches(SignatureAlgorithm::HmacSha256, key, &signed, tag))
-    })
-}
-
 /// The specification's `id.time.body`. The crate of the same name reads the system clock and wants
 /// the body to be UTF-8, so that neither late tests nor odd bytes could be judged by it.
 fn standard_webhooks(request: &Request, now: i64, keys: &[Vec<u8>]) -> Result<(), AuthError> {
@@ -305,7 +254,7 @@ fn standard_webhooks(request: &Request, now: i64, keys: &[Vec<u8>]) -> Result<()
     if id.is_empty() || tags.is_empty() {
         return Err(AuthError::Malformed);
     }
-    fresh(time, now, 300)?;
+    near(time, now, 1, 300, true)?;
     let signed = [id.as_bytes(), b".", time.as_bytes(), b".", &request.body];
     any(keys, |key| {
         tags.iter().any(|tag| matches(SignatureAlgorithm::HmacSha256, key, &signed, tag))
@@ -314,37 +263,6 @@ fn standard_webhooks(request: &Request, now: i64, keys: &[Vec<u8>]) -> Result<()
 
 fn any<T>(secrets: &[T], test: impl Fn(&T) -> bool) -> Result<(), AuthError> {
     if secrets.iter().any(test) { Ok(()) } else { Err(AuthError::Mismatch) }
-}
-
-/// Epoch seconds in plain digits, near enough to now on either side.
-fn fresh(time: &str, now: i64, tolerance_s: u64) -> Result<(), AuthError> {
-    if time.is_empty() || !time.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(AuthError::Malformed);
-    }
-    let time: i64 = time.parse().map_err(|_| AuthError::Malformed)?;
-    if now.abs_diff(time) <= tolerance_s { Ok(()) } else { Err(AuthError::Stale) }
-}
-
-/// One text for one digest: lower-case hex, or padded standard base64. Nothing is forgiven.
-fn strict(encoding: SignatureEncoding, text: &str) -> Option<Vec<u8>> {
-    match encoding {
-        SignatureEncoding::Hex if text.bytes().any(|b| b.is_ascii_uppercase()) => None,
-        SignatureEncoding::Hex => hex::decode(text).ok(),
-        SignatureEncoding::Base64 => STANDARD.decode(text).ok(),
-    }
-}
-
-fn matches(algorithm: SignatureAlgorithm, key: &[u8], signed: &[&[u8]], tag: &[u8]) -> bool {
-    fn check<M: Mac + KeyInit>(key: &[u8], signed: &[&[u8]], tag: &[u8]) -> bool {
-        // An HMAC takes a key of any length, so this is never the `Err`.
-        let Ok(mut mac) = <M as KeyInit>::new_from_slice(key) else { return false };
-        signed.iter().for_each(|bytes| mac.update(bytes));
-        mac.verify_slice(tag).is_ok()
-    }
-    match algorithm {
-        SignatureAlgorithm::HmacSha256 => check::<Hmac<Sha256>>(key, signed, tag),
-        SignatureAlgorithm::HmacSha1 => check::<Hmac<Sha1>>(key, signed, tag),
-    }
 }
 
 fn equal(wanted: &str, given: &str) -> bool {

@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::*;
 use crate::config;
-use crate::lead::{Change, Field};
+use crate::lead::{Change, Field, LeadPatch};
+use crate::secret::Secret;
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::json;
@@ -43,16 +45,24 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sources")
 }
 
-/// A payload as it arrived, and the leads it must give.
-#[derive(Deserialize)]
+/// A payload as it arrived, and what must become of it.
+#[derive(Clone, Deserialize)]
 struct Case {
     source: Value,
     query: String,
     now: i64,
-    expect: Vec<Expected>,
+    expect: Vec<Outcome>,
 }
 
-#[derive(Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(untagged)]
+enum Outcome {
+    Ignored { ignored: String },
+    Rejected { rejected: String },
+    Lead(Box<Expected>),
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 struct Expected {
     email: String,
@@ -67,10 +77,42 @@ struct Expected {
     event_id: Option<String>,
     event_type: Option<String>,
     event_time_utc: Option<jiff::Timestamp>,
+    /// Some of what else the lead has: fields, `landing_page`, `tags`, `attributes.NAME`.
+    #[serde(default)]
+    also: BTreeMap<String, String>,
+    /// Fields that had a value which could not be used.
+    #[serde(default)]
+    errors: Vec<String>,
 }
 
-fn seen(item: &Item) -> Expected {
-    let Item::Lead(patch) = item else { panic!("{item:?}") };
+/// What became of an item, in the words of a case.
+fn outcome(item: &Item, expected: Option<&Outcome>) -> Outcome {
+    match item {
+        Item::Ignored(reason) => Outcome::Ignored { ignored: reason.clone() },
+        Item::Rejected { reason, .. } => Outcome::Rejected { rejected: reason.clone() },
+        Item::Lead(patch) => {
+            assert!(patch.touch.source.is_some());
+            let asked = match expected {
+                Some(Outcome::Lead(lead)) => lead.also.keys().cloned().collect(),
+                _ => Vec::new(),
+            };
+            Outcome::Lead(Box::new(seen(patch, &asked)))
+        }
+    }
+}
+
+fn other(patch: &LeadPatch, name: &str) -> Option<String> {
+    if let Some(attribute) = name.strip_prefix("attributes.") {
+        return patch.attributes.get(attribute)?.value().map(str::to_owned);
+    }
+    match name {
+        "landing_page" => patch.touch.landing_page.clone(),
+        "tags" => Some(patch.tags.iter().cloned().collect::<Vec<_>>().join(",")),
+        field => patch.fields.get(&Field::parse(field)?)?.value().map(str::to_owned),
+    }
+}
+
+fn seen(patch: &LeadPatch, asked: &[String]) -> Expected {
     let field = |field| patch.fields.get(&field).and_then(Change::value).map(str::to_owned);
     let touch = &patch.touch;
     let utm = [
@@ -93,6 +135,8 @@ fn seen(item: &Item) -> Expected {
         event_id: patch.event_id.clone(),
         event_type: patch.event_type.clone(),
         event_time_utc: patch.occurred_at.map(|t| jiff::Timestamp::from_microsecond(t).unwrap()),
+        also: asked.iter().filter_map(|name| Some((name.clone(), other(patch, name)?))).collect(),
+        errors: patch.field_errors.keys().cloned().collect(),
     }
 }
 
@@ -116,6 +160,11 @@ fn cases(kind: &str) -> Vec<(String, Case, Request)> {
     cases
 }
 
+fn outcomes_of(source: &ConfiguredSource, delivery: &Verified, case: &Case) -> Vec<Outcome> {
+    let items = source.read(delivery).unwrap();
+    items.iter().enumerate().map(|(n, item)| outcome(item, case.expect.get(n))).collect()
+}
+
 #[test]
 fn every_kind_reads_its_fixtures() {
     assert!(cases("a kind that nobody gave a payload").is_empty());
@@ -128,17 +177,10 @@ fn every_kind_reads_its_fixtures() {
             source.kind
         );
         for (name, case, request) in cases {
-            let configured = compile(case.source);
+            let configured = compile(case.source.clone());
             let verified =
                 configured.verify(request, case.now).unwrap_or_else(|e| panic!("{name}: {e}"));
-            let items = configured.read(&verified).unwrap();
-            let leads: Vec<_> = items.iter().map(seen).collect();
-            assert_eq!(leads, case.expect, "{name}");
-            for item in &items {
-                let Item::Lead(patch) = item else { continue };
-                assert!(patch.field_errors.is_empty(), "{name}: {:?}", patch.field_errors);
-                assert!(patch.touch.source.is_some());
-            }
+            assert_eq!(outcomes_of(&configured, &verified, &case), case.expect, "{name}");
         }
     }
 }
@@ -147,10 +189,11 @@ fn every_kind_reads_its_fixtures() {
 #[test]
 fn a_stored_delivery_reads_the_same() {
     for (name, case, mut request) in SOURCES.iter().flat_map(|source| cases(source.kind)) {
-        let source = compile(case.source);
+        let source = compile(case.source.clone());
         let kept = source.kept_headers();
         request.headers.retain(|(name, _)| name == "content-type" || kept.contains(&name.as_str()));
         request.query = source.delivery_query(&request.query);
+        request.body = source.kept_body(&request);
         assert!(
             !format!("{request:?}{source:?}").contains("example"),
             "{name}: Debug shows what it must not"
@@ -159,9 +202,9 @@ fn a_stored_delivery_reads_the_same() {
             source.verify(request.clone(), case.now).is_err(),
             "{name}: credentials were archived"
         );
-        let leads: Vec<_> =
-            source.read(&Verified::stored(request)).unwrap().iter().map(seen).collect();
-        assert_eq!(leads, case.expect, "{name}");
+        assert_eq!(source.kept_body(&request), request.body, "{name}");
+        let stored = Verified::stored(request);
+        assert_eq!(outcomes_of(&source, &stored, &case), case.expect, "{name}");
     }
 }
 
@@ -169,6 +212,8 @@ fn a_stored_delivery_reads_the_same() {
 struct Vector {
     id: String,
     source: Value,
+    #[serde(default)]
+    method: Option<String>,
     #[serde(default)]
     query: String,
     #[serde(default)]
@@ -178,15 +223,47 @@ struct Vector {
     valid: bool,
 }
 
+/// A GET that checks the address.
+#[derive(Deserialize)]
+struct Challenge {
+    id: String,
+    handshake: String,
+    secret: String,
+    query: String,
+    answer: Option<String>,
+    valid: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AnyVector {
+    Challenge(Challenge),
+    Delivery(Vector),
+}
+
 #[test]
 fn every_vector_gets_its_verdict() {
-    let vectors: Vec<Vector> =
+    let vectors: Vec<AnyVector> =
         serde_json::from_slice(&std::fs::read(fixtures().join("vectors.json")).unwrap()).unwrap();
-    assert!(vectors.len() > 50);
+    assert!(vectors.len() > 100);
     for vector in vectors {
+        let vector = match vector {
+            AnyVector::Challenge(challenge) => {
+                let answer: HandshakeFn = match challenge.handshake.as_str() {
+                    "linkedin-challenge" => handshake::linkedin_challenge,
+                    _ => handshake::hub_challenge,
+                };
+                let given = answer(&challenge.query, &[Secret::new(challenge.secret)]);
+                assert_eq!(given.is_some(), challenge.valid, "{}", challenge.id);
+                assert_eq!(given.map(|given| given.body), challenge.answer, "{}", challenge.id);
+                continue;
+            }
+            AnyVector::Delivery(vector) => vector,
+        };
         let headers: Vec<_> =
             vector.headers.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        let request = request(&vector.query, &headers, vector.body.clone());
+        let mut request = request(&vector.query, &headers, vector.body.clone());
+        request.method = vector.method.unwrap_or(request.method);
         let verdict = compile(vector.source).verify(request, vector.now);
         assert_eq!(verdict.is_ok(), vector.valid, "{}: {verdict:?}", vector.id);
     }
@@ -332,6 +409,15 @@ fn mistakes_in_the_configuration_say_what_to_do() {
         ),
         (json!({"name": "site", "kind": "json", "url_token": "x", "trust": 101}), "`trust` is 101"),
         (json!({"name": "site", "kind": "standard-webhooks", "secret": "whsec_%%"}), "base64"),
+        (json!({"name": "site", "kind": "google-ads"}), "set `secret` to the key"),
+        (
+            json!({"name": "site", "kind": "hubspot-workflow", "secret": "x"}),
+            "`public_url` is not set; HubSpot signs the address",
+        ),
+        (
+            json!({"name": "site", "kind": "json", "url_token": "x", "public_url": "https://a.example"}),
+            "`public_url` is not for kind \"json\"; remove it",
+        ),
         (
             json!({"name": "site", "kind": "json", "header": {"name": "X-Key", "value": "k"}, "fields": {"event_id": "$['@headers']['x-key']"}}),
             "carries a credential",
@@ -386,6 +472,9 @@ fn unusable_bodies_are_rejected_items() {
         if matches!(source.auth, Auth::Signed(_)) {
             written["secret"] = json!("c2VjcmV0");
         }
+        if matches!(source.auth, Auth::Signed(Scheme::HubSpot)) {
+            written["public_url"] = json!("https://leads.example.com/hooks/s");
+        }
         for body in [
             "null",
             "1",
@@ -419,6 +508,56 @@ fn unusable_bodies_are_rejected_items() {
 }
 
 #[test]
+fn of_a_segment_batch_only_the_first_is_signed() {
+    let signed = "{\"type\":\"identify\",\"traits\":{\"email\":\"a@example.com\"}}";
+    let header = [("X-Signature", "1c1b0cbeda29888f8a9f34a75a5a1c5ca53b7562")];
+    let secret = "segment-shared-secret-example";
+    let alone = compile(json!({"name": "s", "kind": "segment", "secret": secret}));
+    let verdict = |source: &ConfiguredSource, query, body: String| {
+        source.verify(request(query, &header, body), 0).map(|_| ())
+    };
+    assert_eq!(verdict(&alone, "", format!(" [ {signed} ] ")), Ok(()));
+    assert_eq!(verdict(&alone, "", format!("[{signed},{signed}]")), Err(AuthError::Partial));
+    let more = json!({"name": "s", "kind": "segment", "secret": secret, "url_token": "t"});
+    let more = compile(more);
+    assert_eq!(verdict(&more, "token=t", format!("[{signed},{{}}]")), Ok(()));
+    assert_eq!(verdict(&more, "token=x", format!("[{signed},{{}}]")), Err(AuthError::Mismatch));
+    assert_eq!(verdict(&more, "", signed.to_owned()), Err(AuthError::Missing));
+}
+
+/// A v3 signature that does not hold is not saved by an older one.
+#[test]
+fn hubspot_never_falls_back() {
+    let (_, case, mut request) =
+        cases("hubspot-workflow").into_iter().find(|(name, ..)| name.ends_with("-1")).unwrap();
+    let source = compile(case.source);
+    assert!(source.verify(request.clone(), case.now).is_ok());
+    assert_eq!(source.verify(request.clone(), case.now + 301).unwrap_err(), AuthError::Stale);
+    for (name, value) in &mut request.headers {
+        if name == "x-hubspot-signature-v3" {
+            *value = "AAAA".to_owned();
+        }
+    }
+    assert_eq!(source.verify(request.clone(), case.now).unwrap_err(), AuthError::Mismatch);
+    request.headers.retain(|(name, _)| name != "x-hubspot-signature-v3");
+    assert!(source.verify(request, case.now).is_ok(), "v2 alone");
+}
+
+#[test]
+fn challenges_are_answered_only_when_they_are_whole() {
+    let secrets = [Secret::new("t")];
+    for query in ["", "hub.mode=subscribe&hub.verify_token=t", "hub.verify_token=t&hub.challenge=1"]
+    {
+        assert_eq!(handshake::hub_challenge(query, &secrets), None, "{query}");
+    }
+    let twice = "hub.mode=subscribe&hub.challenge=1&hub.verify_token=t&hub.verify_token=t";
+    assert_eq!(handshake::hub_challenge(twice, &secrets), None);
+    let long = format!("challengeCode={}", "x".repeat(513));
+    assert_eq!(handshake::linkedin_challenge(&long, &secrets), None);
+    assert_eq!(handshake::linkedin_challenge("challengeCode=1", &[]), None);
+}
+
+#[test]
 fn only_the_token_leaves_the_query() {
     let source = compile(json!({"name": "s", "kind": "json", "url_token": "x"}));
     assert_eq!(source.delivery_query("a=1&token=x&b=%20&%74oken=y"), "a=1&b=%20");
@@ -446,18 +585,12 @@ fn blanks_and_consent_words_of_real_forms() {
 proptest! {
     #[test]
     fn nothing_panics(kind in 0..SOURCES.len(), name in "\\PC{0,12}", value in "\\PC{0,12}", deep in any::<bool>()) {
-        let source = SOURCES[kind];
-        let mut written = json!({"name": "s", "kind": source.kind, "url_token": "x", "fields": {"email": "$.email"}});
-        if matches!(source.auth, Auth::Signed(_)) {
-            written["secret"] = json!("c2VjcmV0");
-        }
-        let source = compile(written);
         let inner = json!({name.clone(): value, "q1_name": {name.clone(): [1, null]}, "type": "text", "text": {"labels": [name]}});
         let body = json!({"email": "a@example.com", "payload": {"questions_and_answers": [inner, 1]}, "data": inner,
             "fields": {"a": inner}, "rawRequest": inner.to_string(),
             "form_response": {"answers": [inner, {"field": {"ref": "name"}, "type": "x"}], "definition": {"fields": [inner]}}});
         let body = if deep { json!([body, inner]) } else { body };
-        prop_assert!(source.read(&Verified::stored(request("", &[], body.to_string()))).is_ok());
+        prop_assert!(ONE_OF_EACH[kind].read(&Verified::stored(request("", &[], body.to_string()))).is_ok());
     }
 }
 
@@ -495,4 +628,103 @@ fn plain_names_of_a_form() {
     assert_eq!(patch.consent.map(|c| (c.granted, c.proven)), Some((true, true)));
     assert_eq!(patch.touch.source.as_deref(), Some("expo"));
     assert!(patch.fields.is_empty() && patch.field_errors.is_empty(), "{patch:?}");
+}
+
+/// Values that senders of other things than forms might put anywhere.
+fn any_json() -> impl Strategy<Value = Value> {
+    let names = "(data|payload|traits|contact|leads|entry|changes|fields|form_response|answers|user_column_data|properties|form-submissions|timestamp|created_at|email|value|type|options|data\\.json|[a-z0-9._]{0,6})";
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "\\PC{0,20}".prop_map(Value::from),
+        Just(json!("a@example.com")),
+        Just(json!("CHECKBOXES")),
+    ];
+    leaf.prop_recursive(6, 60, 8, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::vec((names, inner), 0..8)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+/// A source of every kind.
+static ONE_OF_EACH: LazyLock<Vec<ConfiguredSource>> = LazyLock::new(|| {
+    let written = |kind: &str| {
+        let fields = if kind == "custom" {
+            json!({"email": "$..email", "phone": "$..value", "occurred_at": {"from": "$..timestamp", "via": "epoch_ms"}})
+        } else {
+            json!({})
+        };
+        compile(
+            json!({"name": "s", "kind": kind, "url_token": "x", "default_region": "BR", "fields": fields}),
+        )
+    };
+    SOURCES.iter().map(|source| written(source.kind)).collect()
+});
+
+static ALL_CASES: LazyLock<Vec<(String, Case, Request)>> =
+    LazyLock::new(|| SOURCES.iter().flat_map(|source| cases(source.kind)).collect());
+
+fn read_by_all(content_type: &str, body: Bytes) {
+    for source in ONE_OF_EACH.iter() {
+        let request = request("", &[("content-type", content_type)], body.clone());
+        // A body that is no JSON or form is an error; all else gives at least one item.
+        if let Ok(items) = source.read(&Verified::stored(request)) {
+            assert!(!items.is_empty());
+        }
+    }
+}
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const MULTIPART: &str = "multipart/form-data; boundary=x";
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_value_makes_a_kind_panic(value in any_json(), text in "\\PC{0,60}") {
+        let json = value.to_string();
+        read_by_all("application/json", json.clone().into());
+        read_by_all("application/json", text.clone().into());
+        let escaped: String = form_urlencoded::byte_serialize(json.as_bytes()).collect();
+        for form in [format!("data.json={escaped}&rawRequest={escaped}&email=a%40b.co&1.3={escaped}"), text.clone()] {
+            read_by_all(FORM, form.into());
+        }
+        let part = |name: &str, value: &str| {
+            format!("--x\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+        };
+        let multipart = part("rawRequest", &json) + &part("fields[a][value]", &text) + "--x--\r\n";
+        read_by_all(MULTIPART, multipart.into());
+    }
+
+    #[test]
+    fn no_damage_to_a_payload_makes_a_kind_panic(
+        at in any::<prop::sample::Index>(),
+        piece in prop_oneof!["[\\[\\]{}\",:0-9a-z]{0,4}", "\\PC{0,3}"],
+        cut in 0..40_usize,
+        which in any::<prop::sample::Index>(),
+        now in any::<i64>(),
+    ) {
+        let (_, case, mut request) = ALL_CASES[which.index(ALL_CASES.len())].clone();
+        let mut body = request.body.to_vec();
+        let start = at.index(body.len() + 1);
+        let end = (start + cut).min(body.len());
+        body.splice(start..end, piece.bytes());
+        request.body = body.into();
+        let source = compile(case.source);
+        _ = source.verify(request.clone(), now);
+        request.body = source.kept_body(&request);
+        _ = source.read(&Verified::stored(request.clone()));
+        for (name, value) in &mut request.headers {
+            if name != "content-type" {
+                value.insert_str(0, &piece);
+            }
+        }
+        _ = source.verify(request, now);
+    }
 }

@@ -4,17 +4,23 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+use crate::config::SignatureEncoding;
 use crate::lead::Field;
 use crate::mapping::{Document, Target, rule};
 
 use super::labels::{self, Found};
-use super::{Auth, Scheme, Source, Split};
+use super::{Auth, Scheme, Signing, Source, Split};
 
 /// The kind.
 pub const SOURCE: Source = Source {
     kind: "typeform",
     title: "Typeform",
-    auth: Auth::Signed(Scheme::BodyBase64 { header: "typeform-signature", prefix: "sha256=" }),
+    auth: Auth::Signed(Scheme::Hmac(Signing {
+        header: "typeform-signature",
+        encoding: SignatureEncoding::Base64,
+        prefix: "sha256=",
+        ..Signing::BODY
+    })),
     split: Split::Whole,
     rules: &[
         &[

@@ -289,6 +289,38 @@ concurrency = 0
 }
 
 #[test]
+fn what_is_signed_is_said_whole() {
+    for (signature, refusal) in [
+        ("tag = 'v1'\ntimestamp_tag = 't'", false),
+        ("timestamp_header = 'x-time'\ntimestamp_unit = 'ms'\nsigned = '{time}:{body}'", false),
+        ("signed = 'hmacsha256={body}'", false),
+        ("signed = 'all of it'", true),
+        ("signed = '{body}{body}'", true),
+        ("signed = '{time}.{body}'", true),
+        ("timestamp_tag = 't'\nsigned = '{body}'", true),
+    ] {
+        let text = format!(
+            "[[source]]\nname = 'a'\nkind = 'custom'\nsecret = 'x'\nfields.email = '$.e'\n[source.signature]\nheader = 'x-sig'\n{signature}\n"
+        );
+        match Config::parse(&text) {
+            Ok(_) => assert!(!refusal, "{signature}"),
+            Err(error) => {
+                assert!(refusal, "{signature}: {error}");
+                assert!(error.to_string().contains("source.signature.signed: must name {body}"));
+            }
+        }
+    }
+    for (url, refusal) in [
+        ("https://leads.example.com/hooks/a", false),
+        ("leads.example.com/hooks/a", true),
+        ("https://leads.example.com/hooks/a?token=x", true),
+    ] {
+        let text = format!("[[source]]\nname = 'a'\nkind = 'json'\npublic_url = '{url}'\n");
+        assert_eq!(Config::parse(&text).is_err(), refusal, "{url}");
+    }
+}
+
+#[test]
 fn risky_settings_are_warned_of() {
     let text = "\
 [http]

@@ -1,0 +1,190 @@
+//! A key that the sender writes into the body: found where it stands, so that it can also be taken
+//! out before the body is archived.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::secret::Secret;
+use crate::sources::{Request, decode};
+
+use super::{AuthError, any, equal};
+
+/// Most members of a body that are looked at.
+const MAX_MEMBERS: usize = 1000;
+
+/// The member must be there once and be the key.
+pub(super) fn check(request: &Request, name: &str, keys: &[Secret]) -> Result<(), AuthError> {
+    match places(request, name).as_slice() {
+        [(Some(given), _)] => any(keys, |key| equal(key.expose(), given)),
+        [(None, _)] => Err(AuthError::Malformed),
+        _ => Err(AuthError::Missing),
+    }
+}
+
+/// The body with asterisks for the member's value. Done twice it is the same.
+pub(in crate::sources) fn without(request: &Request, name: &str) -> Bytes {
+    let mask: &[u8] = if decode::is_form(request) { b"***" } else { b"\"***\"" };
+    let mut kept = Vec::new();
+    let mut from = 0;
+    for (_, span) in places(request, name) {
+        kept.extend_from_slice(request.body.get(from..span.start).unwrap_or_default());
+        kept.extend_from_slice(mask);
+        from = span.end;
+    }
+    if from == 0 {
+        return request.body.clone();
+    }
+    kept.extend_from_slice(request.body.get(from..).unwrap_or_default());
+    kept.into()
+}
+
+/// Where members of that name (letter case ignored) have their values, and those that are texts.
+fn places(request: &Request, name: &str) -> Vec<(Option<String>, Range<usize>)> {
+    let body = &request.body;
+    let members = match decode::is_form(request) {
+        true => form_members(body),
+        false => json_members(body).unwrap_or_default(),
+    };
+    members
+        .into_iter()
+        .filter(|(given, _)| given.eq_ignore_ascii_case(name))
+        .map(|(_, span)| {
+            let value = body.get(span.clone()).unwrap_or_default();
+            let text = match decode::is_form(request) {
+                true => Some(unescaped(value)),
+                false => serde_json::from_slice(value).ok(),
+            };
+            (text, span)
+        })
+        .collect()
+}
+
+/// Names and where their values are; `None`: no JSON object.
+fn json_members(body: &[u8]) -> Option<Vec<(String, Range<usize>)>> {
+    let mut members = Vec::new();
+    let mut at = body.iter().position(|byte| *byte == b'{')? + 1;
+    // Only blanks and a byte order mark may stand before it.
+    let before = body.get(..at - 1)?.trim_ascii();
+    if !(before.is_empty() || before == b"\xef\xbb\xbf") {
+        return None;
+    }
+    while members.len() < MAX_MEMBERS {
+        let (name, span) = value_at::<String>(body, at)?;
+        let colon = next(body, span.end)?;
+        let (IgnoredAny, span) = value_at(body, colon + 1)?;
+        let end = next(body, span.end)?;
+        members.push((name, span));
+        match body.get(end) {
+            Some(b',') => at = end + 1,
+            Some(b'}') => return Some(members),
+            _ => return None,
+        }
+    }
+    Some(members)
+}
+
+fn form_members(body: &[u8]) -> Vec<(String, Range<usize>)> {
+    let mut at = 0;
+    let mut members = Vec::new();
+    for pair in body.split(|byte| *byte == b'&').take(MAX_MEMBERS) {
+        let name_len = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+        let name = unescaped(pair.get(..name_len).unwrap_or_default());
+        members.push((name, (at + name_len + 1).min(at + pair.len())..at + pair.len()));
+        at += pair.len() + 1;
+    }
+    members
+}
+
+/// One name or value of a form.
+fn unescaped(text: &[u8]) -> String {
+    let spaced: Vec<u8> = text.iter().map(|b| if *b == b'+' { b' ' } else { *b }).collect();
+    percent_encoding::percent_decode(&spaced).decode_utf8_lossy().into_owned()
+}
+
+/// The next byte that is no blank.
+fn next(body: &[u8], at: usize) -> Option<usize> {
+    let blanks = body.get(at..)?.iter().position(|byte| !b" \t\r\n".contains(byte))?;
+    Some(at + blanks)
+}
+
+/// The JSON value that stands next, and where.
+pub(super) fn value_at<'a, T: Deserialize<'a>>(
+    body: &'a [u8],
+    at: usize,
+) -> Option<(T, Range<usize>)> {
+    let start = next(body, at)?;
+    let mut values = serde_json::Deserializer::from_slice(body.get(start..)?).into_iter::<T>();
+    let value = values.next()?.ok()?;
+    Some((value, start..start + values.byte_offset()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FORM: &str = "application/x-www-form-urlencoded";
+
+    fn request(content_type: &str, body: impl Into<Bytes>) -> Request {
+        Request {
+            method: "POST".into(),
+            query: String::new(),
+            headers: vec![("content-type".into(), content_type.into())],
+            body: body.into(),
+        }
+    }
+
+    #[test]
+    fn the_key_is_believed_and_not_kept() {
+        let keys = [Secret::new("k&1 ç")];
+        for (content_type, body, kept) in [
+            (
+                "application/json",
+                "\u{FEFF} {\"a\" : [{\"Key\":1}] , \"Key\" : \"k&1 \\u00e7\" , \"n\":1.50}",
+                "\u{FEFF} {\"a\" : [{\"Key\":1}] , \"Key\" : \"***\" , \"n\":1.50}",
+            ),
+            ("application/json", "{\"key\":\"k&1 ç\"}", "{\"key\":\"***\"}"),
+            (FORM, "a=1&kEy=k%261+%C3%A7&b=%20", "a=1&kEy=***&b=%20"),
+        ] {
+            let request = request(content_type, body);
+            assert_eq!(check(&request, "key", &keys), Ok(()), "{body}");
+            assert_eq!(without(&request, "key"), kept);
+            let again = self::request(content_type, kept);
+            assert_eq!(without(&again, "key"), kept);
+            assert_eq!(check(&again, "key", &keys), Err(AuthError::Mismatch));
+        }
+    }
+
+    #[test]
+    fn one_key_and_a_text() {
+        let keys = [Secret::new("k")];
+        for (body, error) in [
+            ("{\"key\":\"k\",\"KEY\":\"k\"}", AuthError::Missing),
+            ("{\"key\":\"x\",\"key\":\"k\"}", AuthError::Missing),
+            ("{\"a\":{\"key\":\"k\"}}", AuthError::Missing),
+            ("[{\"key\":\"k\"}]", AuthError::Missing),
+            ("{\"key\":\"k\"", AuthError::Missing),
+            ("{\"key\":[\"k\"]}", AuthError::Malformed),
+            ("{\"key\":\"\"}", AuthError::Mismatch),
+        ] {
+            assert_eq!(check(&request("", body), "key", &keys), Err(error), "{body}");
+        }
+        assert_eq!(check(&request(FORM, "key"), "key", &keys), Err(AuthError::Mismatch));
+        assert_eq!(check(&request(FORM, "key=k&key=k"), "key", &keys), Err(AuthError::Missing));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics_and_twice_is_once(body in "[{}\\[\\]\",:ak=&%+1 é\\\\]{0,40}|\\PC*") {
+            for content_type in ["application/json", FORM] {
+                let request = request(content_type, body.clone());
+                let once = without(&request, "k");
+                let again = self::request(content_type, once.clone());
+                prop_assert_eq!(without(&again, "k"), once);
+            }
+        }
+    }
+}
