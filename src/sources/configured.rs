@@ -174,11 +174,14 @@ impl ConfiguredSource {
         names
     }
 
-    /// The body of a delivery for the archive: as it came, but without a key that it carries.
+    /// The body of a delivery for the archive: as it came, but without a key or a token that it carries.
     pub fn kept_body(&self, request: &Request) -> Bytes {
         let mut body = request.body.clone();
         for name in self.checks.iter().filter_map(Check::body_key) {
             body = signature::without_key(&Request { body, ..request.clone() }, name);
+        }
+        for tokens in self.checks.iter().map(Check::url_tokens).filter(|tokens| !tokens.is_empty()) {
+            body = signature::without_token(&body, tokens);
         }
         body
     }

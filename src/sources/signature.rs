@@ -15,8 +15,10 @@ mod content;
 mod hmac;
 mod hubspot;
 mod scheme;
+mod url_token;
 
 pub(super) use body_key::without as without_key;
+pub(super) use url_token::without as without_token;
 pub use scheme::{Content, Scheme, Signing};
 
 use hmac::{matches, near, strict};
@@ -187,6 +189,14 @@ impl Check {
             Check::UrlToken(_) | Check::BodyKey { .. } => &[],
         };
         headers.iter().any(|header| header.eq_ignore_ascii_case(name))
+    }
+
+    /// The tokens of our own address that this check compares.
+    pub(super) fn url_tokens(&self) -> &[Secret] {
+        match self {
+            Check::UrlToken(tokens) => tokens,
+            _ => &[],
+        }
     }
 
     /// The member of the body that carries what this check compares.
