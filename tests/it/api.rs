@@ -140,7 +140,8 @@ async fn bad_bodies_are_told_what_they_are() {
     let log = Log::record();
     let json = ("content-type", "application/json");
     let deep = format!("{{\"x\":{}1{}}}", "[".repeat(127), "]".repeat(127));
-    let cases: [(&[(&str, &str)], &[u8], u16, &str); 24] = [
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [u8], u16, &'a str);
+    let cases: [Case; 24] = [
         (&[json], b"", 400, "empty_body"),
         (&[json], b"{\"email\":", 400, "malformed_json"),
         (&[json], b"{\"email\":\"a@example.com\"}{}", 400, "malformed_json"),
