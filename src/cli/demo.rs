@@ -1,11 +1,13 @@
 //! `leadsync demo`
 
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use tempfile::TempDir;
 
 use super::Failure;
 use crate::app::{App, Database, Roles, listen};
@@ -79,9 +81,9 @@ impl Demo {
     pub(super) async fn run(self) -> Result<Exit, Failure> {
         telemetry::init(&Log { format: LogFormat::Text, level: "error".to_owned() })?;
         let stop = stop::on_signals()?;
-        let folder = Folder::make()?;
+        let folder = folder()?;
         let shown = tokio::select! {
-            shown = self.show(&folder.0) => shown,
+            shown = self.show(folder.path()) => shown,
             () = stop.cancelled() => Err(Failure::Words("interrupted".to_owned())),
         };
         let (running, summary) = shown?;
@@ -168,22 +170,11 @@ impl Summary {
     }
 }
 
-/// A temporary folder that goes away with the demo.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn make() -> std::io::Result<Folder> {
-        let name = format!("leadsync-demo-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path)?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A temporary folder of a name that nobody can guess, which goes away with the demo. The server runs as
+/// another user when we are root, so others may pass through.
+fn folder() -> std::io::Result<TempDir> {
+    let passable = std::fs::Permissions::from_mode(0o711);
+    tempfile::Builder::new().prefix("leadsync-demo-").permissions(passable).tempdir()
 }
 
 /// Everything that runs.

@@ -288,8 +288,6 @@ struct Vector {
     id: String,
     source: Value,
     #[serde(default)]
-    method: Option<String>,
-    #[serde(default)]
     query: String,
     #[serde(default)]
     now: i64,
@@ -308,7 +306,7 @@ async fn every_signature_gets_its_verdict() {
     };
     let vectors = vectors.into_iter().filter(delivers);
     let mut vectors: Vec<Vector> = vectors.map(|v| serde_json::from_value(v).unwrap()).collect();
-    assert!(vectors.len() > 100 && vectors.iter().all(|v| v.method.as_deref() != Some("GET")));
+    assert!(vectors.len() > 100);
     for (n, vector) in vectors.iter_mut().enumerate() {
         vector.source["name"] = json!(format!("v{n}"));
     }
