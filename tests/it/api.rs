@@ -134,14 +134,16 @@ async fn each_bad_field_is_named_and_the_good_items_are_stored() {
     assert!(!log.text().contains("secretperson") && !log.text().contains("@example"));
 }
 
+/// Headers, body, and the status and code of the answer.
+type Case<'a> = (&'a [(&'a str, &'a str)], &'a [u8], u16, &'a str);
+
 #[tokio::test]
 async fn bad_bodies_are_told_what_they_are() {
     let app = TestApp::receiving().await;
     let log = Log::record();
     let json = ("content-type", "application/json");
     let deep = format!("{{\"x\":{}1{}}}", "[".repeat(127), "]".repeat(127));
-    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [u8], u16, &'a str);
-    let cases: [Case; 24] = [
+    let cases: [Case<'_>; 24] = [
         (&[json], b"", 400, "empty_body"),
         (&[json], b"{\"email\":", 400, "malformed_json"),
         (&[json], b"{\"email\":\"a@example.com\"}{}", 400, "malformed_json"),
