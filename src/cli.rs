@@ -201,9 +201,14 @@ fn say(line: std::fmt::Arguments<'_>) -> std::io::Result<()> {
     }
 }
 
-/// What went wrong, to stderr; the exit code says it even where nobody reads that.
+/// What went wrong; the exit code says it even where nobody reads this.
 fn complain(what: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr().lock(), "leadsync: {what}");
+    note(format_args!("leadsync: {what}"));
+}
+
+/// A line on stderr, which may be closed.
+fn note(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 /// A setting from the command line.

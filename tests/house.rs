@@ -204,6 +204,24 @@ fn nothing_unfinished_and_no_empty_names() {
     none(wrong);
 }
 
+/// Macros that panic when nobody reads on, which `leadsync serve 2>&1 | head` is enough for.
+#[test]
+fn nothing_prints_but_what_survives_a_closed_pipe() {
+    let mut wrong = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| path != "build") {
+        let code = code(&text);
+        let printed = ["print!(", "println!(", "eprint!(", "eprintln!("];
+        let found = printed.into_iter().filter(|mark| names_macro(&code, mark));
+        wrong.extend(found.map(|mark| format!("src/{path}.rs: {mark}")));
+    }
+    none(wrong);
+}
+
+fn names_macro(code: &str, mark: &str) -> bool {
+    let inside = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(mark).any(|(at, _)| !code[..at].ends_with(inside))
+}
+
 /// Files that `include_str!` names, relative to the repository, once per mention.
 fn included(path: &str, text: &str) -> Vec<String> {
     let resolve = |mention: &str| {
@@ -352,6 +370,8 @@ mod checks {
         let text = "const A: &str = include_str!(\n    \"../../sql/leads/upsert.sql\");";
         assert_eq!(included("store/leads", text), ["sql/leads/upsert.sql"]);
         assert_eq!(migration("V12__analytics_views.sql"), Some(12));
+        assert!(names_macro("    println!(\"x\");", "println!("));
+        assert!(!names_macro("eprintln!(); my_println!();", "println!("));
         for name in ["V01__x.sql", "V1_x.sql", "v1__x.sql", "V1__.sql", "V1__X.sql", "U1__x.sql"] {
             assert_eq!(migration(name), None, "{name}");
         }

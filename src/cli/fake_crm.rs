@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::Args;
 
-use super::Failure;
+use super::{Failure, note};
 use crate::app::listen;
 use crate::error::Exit;
 use crate::fake_crm;
@@ -31,7 +31,7 @@ impl FakeCrm {
         let stop = stop::on_signals()?;
         let listener = listen(self.listen).await?;
         let crm = fake_crm::FakeCrm::start(listener, fake_crm::Options::default())?;
-        eprintln!("stand-in CRM on {}", crm.url());
+        note(format_args!("stand-in CRM on {}", crm.url()));
         stop.cancelled().await;
         crm.stop().await;
         Ok(Exit::Ok)

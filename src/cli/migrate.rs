@@ -23,11 +23,11 @@ impl Migrate {
         let state = database.migrate().await;
         database.close().await;
         match state? {
-            State::Current => println!("the database is up to date"),
+            State::Current => say!("the database is up to date")?,
             State::Ahead(version) => {
-                println!("the database is ahead of this version: it has migration V{version}");
+                say!("the database is ahead of this version: it has migration V{version}")?;
             }
-            State::Pending(missing) => println!("{missing} migrations are missing"),
+            State::Pending(missing) => say!("{missing} migrations are missing")?,
         }
         Ok(Exit::Ok)
     }

@@ -20,6 +20,7 @@ use super::RequestId;
 use crate::error::Chain;
 use crate::receive::ReceiveError;
 use crate::sources::api::BodyError;
+use crate::store::migrate::MigrateError;
 use crate::store::{NotReady, StoreError};
 
 /// What to wait before a retry where nobody knows better.
@@ -225,7 +226,7 @@ impl From<BodyError> for HttpError {
 impl From<NotReady> for HttpError {
     fn from(error: NotReady) -> HttpError {
         match error {
-            NotReady::Store(error) => error.into(),
+            NotReady::Store(error) | NotReady::Migrate(MigrateError::Store(error)) => error.into(),
             NotReady::NotMigrated | NotReady::Migrate(_) => HttpError::unavailable(
                 "not_migrated",
                 "the database does not have the migrations of this version",

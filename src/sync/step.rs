@@ -303,7 +303,9 @@ impl Syncer {
             self.persist(stop, || self.store.remark(name, &fenced, grace)).await?;
         }
         for (claimed, result) in &results {
-            if let PushResult::Parked(error) = result {
+            if let PushResult::Parked(error) = result
+                && !fenced.contains(&claimed.lead.lead_id)
+            {
                 tracing::warn!(
                     lead.id = %claimed.lead.lead_id, destination = name,
                     "lead {} is parked at {name}: {}", claimed.lead.lead_id,

@@ -351,27 +351,23 @@ async fn a_lead_shows_where_everything_came_from() {
     assert!(destination["next_attempt_at"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok());
     assert_eq!((&destination["last_error"], &destination["attempts"]), (&Value::Null, &json!(0)));
 
-    // A refusal of the CRM, and then its consent.
-    let status = Fault::Status {
-        status: 503,
-        body: Default::default(),
-        apply: Default::default(),
-        retry_after: None,
-    };
-    app.crm.script(status);
-    let (syncer, hubspot) = app.syncer();
-    let stop = leadsync::stop::Stop::new();
-    syncer.pass(&hubspot, &stop).await.unwrap();
+    // A refusal of the CRM, and its consent once the lead has changed.
+    let (body, apply) = Default::default();
+    app.crm.script(Fault::Status { status: 400, body, apply, retry_after: None });
+    assert_eq!(app.drain().await.parked, 1);
     let (_, view) = app.get("/v1/leads/ana@example.com").await;
+    assert_eq!(view["destinations"][0]["state"], "parked");
     let error = &view["destinations"][0]["last_error"];
     assert_eq!(members(error), BTreeSet::from(["kind", "code", "message"]), "{view}");
-    assert!(error["kind"].is_string());
+    assert_eq!(error["kind"], "record");
+    let news = json!({"email": "ana@example.com", "city": "Olinda", "occurred_at": "2026-03-06T00:00:00Z"});
+    assert_eq!(send(&app, &news).await.1["outcome"], "updated");
     app.drain().await;
     let (_, view) = app.get("/v1/leads/ana@example.com").await;
     let destination = &view["destinations"][0];
     assert_eq!(
         (&destination["state"], &destination["confirmed_version"]),
-        (&json!("synced"), &json!(1))
+        (&json!("synced"), &json!(2))
     );
     assert!(destination["remote_id"].is_string());
 

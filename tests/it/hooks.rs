@@ -511,9 +511,9 @@ async fn bad_bodies_harm_nobody() {
     ] {
         assert_eq!(lead(&app, email).await["lead"][field], value, "{email}");
     }
-    let errors = "select items -> 0 -> 'field_errors' from leadsync.deliveries where convert_from(body, 'UTF8') like '%odd@example%'";
+    let errors = "select items -> 0 -> 'field_errors' from leadsync.deliveries where position('odd@example'::bytea in body) > 0";
     let errors: Value = app.value(errors).await;
-    for field in ["first_name", "phone", "tags", "attributes", "marketing_consent", "clear"] {
+    for field in ["first_name", "phone", "attributes", "clear"] {
         assert!(errors[field].is_string(), "{field}: {errors}");
     }
     let (status, view) = app.get("/v1/leads/pat@example.com").await;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,50 +11,21 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::support::db::connect;
+use crate::support::process::Folder;
 
 /// Tells a re-executed test binary to start PostgreSQL in that folder and to hold it.
 const HOLD: &str = "LEADSYNC_TEST_HOLD";
 
-/// A data directory that goes at the end together with a server that a failed test may have left.
-struct Dir(tempfile::TempDir);
-
-impl Dir {
-    fn new() -> Dir {
-        // As root PostgreSQL is another user, who must be able to enter.
-        let mode = std::fs::Permissions::from_mode(0o711);
-        Dir(tempfile::Builder::new().permissions(mode).tempdir().unwrap())
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn cluster(&self) -> PathBuf {
-        self.path().join("postgres").canonicalize().unwrap()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        if let Some(pid) = pid_in_file(&self.path().join("postgres")) {
-            let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            if comm.trim() == "postgres" {
-                let _ = kill(pid, Signal::SIGQUIT);
-            }
-        }
-    }
-}
-
-fn pid_in_file(cluster: &Path) -> Option<Pid> {
-    let text = std::fs::read_to_string(cluster.join("postmaster.pid")).ok()?;
-    Some(Pid::from_raw(text.lines().next()?.parse().ok()?))
+/// Where the cluster really is.
+fn cluster(dir: &Folder) -> PathBuf {
+    dir.path().join("postgres").canonicalize().unwrap()
 }
 
 fn options() -> Options {
     Options { durable: false, ..Options::default() }
 }
 
-async fn start(dir: &Dir) -> Result<PrivatePg, PrivatePgError> {
+async fn start(dir: &Folder) -> Result<PrivatePg, PrivatePgError> {
     PrivatePg::start_with(dir.path(), &options()).await
 }
 
@@ -76,7 +47,7 @@ struct Holder {
 }
 
 impl Holder {
-    fn start(dir: &Dir) -> Holder {
+    fn start(dir: &Folder) -> Holder {
         let mut child = Holder::spawn(dir);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let pid = lines
@@ -87,7 +58,7 @@ impl Holder {
         Holder { child, lines, pid }
     }
 
-    fn spawn(dir: &Dir) -> Child {
+    fn spawn(dir: &Folder) -> Child {
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "private_pg::hold", "--nocapture"])
             .env(HOLD, dir.path())
@@ -116,7 +87,7 @@ async fn hold() {
 
 #[tokio::test]
 async fn starts_stops_and_keeps_its_data() {
-    let dir = Dir::new();
+    let dir = Folder::new();
     let server = PrivatePg::start(dir.path()).await.unwrap();
     assert!(!server.adopted());
     keep_a_row(&server).await;
@@ -148,7 +119,7 @@ async fn starts_stops_and_keeps_its_data() {
 
 #[tokio::test]
 async fn dropping_it_stops_the_server() {
-    let dir = Dir::new();
+    let dir = Folder::new();
     let server = start(&dir).await.unwrap();
     let pid = Pid::from_raw(server.pid());
     drop(server);
@@ -157,7 +128,7 @@ async fn dropping_it_stops_the_server() {
 
 #[tokio::test]
 async fn a_second_one_is_told_who_is_there() {
-    let dir = Dir::new();
+    let dir = Folder::new();
     let holder = Holder::start(&dir);
     let error = start(&dir).await.unwrap_err();
     let PrivatePgError::InUse { pid, .. } = &error else { panic!("{error}") };
@@ -175,7 +146,7 @@ async fn a_second_one_is_told_who_is_there() {
 
 #[tokio::test]
 async fn the_server_of_a_killed_process_is_adopted() {
-    let dir = Dir::new();
+    let dir = Folder::new();
     let holder = Holder::start(&dir);
     let pid = holder.pid;
     holder.kill_9();
@@ -184,7 +155,7 @@ async fn the_server_of_a_killed_process_is_adopted() {
     assert_eq!(server.pid(), pid);
     assert_eq!(count(&server).await, 1);
     server.stop().await.unwrap();
-    assert!(pid_in_file(&dir.cluster()).is_none(), "an adopted server is stopped too");
+    assert!(dir.postgres("").is_none(), "an adopted server is stopped too");
     let server = start(&dir).await.unwrap();
     assert!(!server.adopted());
     assert_eq!(count(&server).await, 1);
@@ -193,7 +164,7 @@ async fn the_server_of_a_killed_process_is_adopted() {
 
 #[tokio::test]
 async fn a_killed_server_recovers() {
-    let dir = Dir::new();
+    let dir = Folder::new();
     let holder = Holder::start(&dir);
     let client = connect(&url_of(&dir)).await; // a backend that has to notice
     let pid = Pid::from_raw(holder.pid);
@@ -205,7 +176,7 @@ async fn a_killed_server_recovers() {
     server.stop().await.unwrap();
 }
 
-fn url_of(dir: &Dir) -> String {
+fn url_of(dir: &Folder) -> String {
     format!(
         "postgresql://leadsync@/leadsync?host={}&port=5432",
         dir.path().join("socket").display()
@@ -214,9 +185,9 @@ fn url_of(dir: &Dir) -> String {
 
 #[tokio::test]
 async fn a_stale_pid_file_is_seen_through() {
-    let dir = Dir::new();
+    let dir = Folder::new();
     start(&dir).await.unwrap().stop().await.unwrap();
-    let cluster = dir.cluster();
+    let cluster = cluster(&dir);
     let owner = std::fs::metadata(&cluster).unwrap();
     // A living stranger that runs as the same user, so that PostgreSQL itself would believe the file.
     let mut stranger = Command::new("sleep");
@@ -249,7 +220,7 @@ async fn a_stale_pid_file_is_seen_through() {
 
 #[tokio::test]
 async fn a_half_made_cluster_is_made_again() {
-    let dir = Dir::new();
+    let dir = Folder::new();
     let mut child = Holder::spawn(&dir);
     let until = Instant::now() + Duration::from_secs(60);
     let half_made = loop {
@@ -277,7 +248,7 @@ async fn a_half_made_cluster_is_made_again() {
 
 #[tokio::test]
 async fn without_programs_it_says_what_to_install() {
-    let dir = Dir::new();
+    let dir = Folder::new();
     let nowhere = Options { bin_dirs: Some(vec![]), ..options() };
     let error = PrivatePg::start_with(dir.path(), &nowhere).await.unwrap_err();
     let PrivatePgError::NotInstalled { install } = &error else { panic!("{error}") };
@@ -285,7 +256,7 @@ async fn without_programs_it_says_what_to_install() {
 }
 
 /// A folder with programs that say they are that version.
-fn pretend_version(dir: &Dir, version: &str) -> PathBuf {
+fn pretend_version(dir: &Folder, version: &str) -> PathBuf {
     let bin = dir.path().join(format!("bin-{version}"));
     std::fs::create_dir(&bin).unwrap();
     for program in ["postgres", "initdb"] {
@@ -299,7 +270,7 @@ fn pretend_version(dir: &Dir, version: &str) -> PathBuf {
 
 #[tokio::test]
 async fn an_old_version_is_refused_and_another_one_named() {
-    let dir = Dir::new();
+    let dir = Folder::new();
     let only_in =
         |version| Options { bin_dirs: Some(vec![pretend_version(&dir, version)]), ..options() };
     let error = PrivatePg::start_with(dir.path(), &only_in("13.4")).await.unwrap_err();
@@ -313,7 +284,7 @@ async fn an_old_version_is_refused_and_another_one_named() {
 
 #[tokio::test]
 async fn what_is_not_a_cluster_is_left_alone() {
-    let dir = Dir::new();
+    let dir = Folder::new();
     std::fs::create_dir(dir.path().join("postgres")).unwrap();
     std::fs::write(dir.path().join("postgres/thesis.txt"), "years of work").unwrap();
     let error = start(&dir).await.unwrap_err();
@@ -323,7 +294,7 @@ async fn what_is_not_a_cluster_is_left_alone() {
 
 #[tokio::test]
 async fn a_failed_start_shows_the_reason() {
-    let dir = Dir::new();
+    let dir = Folder::new();
     let settings = vec![("shared_buffers".to_owned(), "nonsense".to_owned())];
     let nonsense = Options { settings, ..options() };
     let error = PrivatePg::start_with(dir.path(), &nonsense).await.unwrap_err();
@@ -334,7 +305,7 @@ async fn a_failed_start_shows_the_reason() {
 
 #[tokio::test]
 async fn a_long_path_gets_a_short_socket() {
-    let dir = Dir::new();
+    let dir = Folder::new();
     let long = dir.path().join("a folder, with \"quotes\" and blanks").join("x".repeat(90));
     crate::support::db::make_dir(&long);
     std::fs::set_permissions(long.parent().unwrap(), std::fs::Permissions::from_mode(0o711))
@@ -354,9 +325,9 @@ async fn root_runs_it_as_somebody_else() {
     if !nix::unistd::Uid::effective().is_root() {
         return; // nothing to drop
     }
-    let dir = Dir::new();
+    let dir = Folder::new();
     let server = start(&dir).await.unwrap();
-    let cluster = std::fs::metadata(dir.cluster()).unwrap();
+    let cluster = std::fs::metadata(cluster(&dir)).unwrap();
     assert_ne!(cluster.uid(), 0);
     assert_eq!(cluster.mode() & 0o777, 0o700);
     assert_eq!(std::fs::metadata(dir.path()).unwrap().uid(), 0, "only the cluster is given away");
@@ -369,12 +340,12 @@ async fn root_in_a_closed_folder_puts_the_cluster_elsewhere() {
     if !nix::unistd::Uid::effective().is_root() {
         return; // ones own folders are open
     }
-    let dir = Dir::new();
+    let dir = Folder::new();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     let server = start(&dir).await.unwrap();
     keep_a_row(&server).await;
     server.stop().await.unwrap();
-    let cluster = dir.cluster();
+    let cluster = cluster(&dir);
     assert!(cluster.starts_with("/var/lib/leadsync"), "{}", cluster.display());
     let server = start(&dir).await.unwrap();
     assert_eq!(count(&server).await, 1);
@@ -390,7 +361,7 @@ async fn a_folder_that_was_closed_later_is_named() {
     if !nix::unistd::Uid::effective().is_root() {
         return;
     }
-    let dir = Dir::new();
+    let dir = Folder::new();
     start(&dir).await.unwrap().stop().await.unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     let error = start(&dir).await.unwrap_err();

@@ -56,7 +56,9 @@ impl Rig {
 
     /// On a running service, for one of its destinations.
     pub async fn on(app: TestApp, destination: &str, settings: Settings) -> Rig {
-        let destinations = app::destinations(&app.config).expect("destinations");
+        let mut config = app.config.clone();
+        config.sync.call_timeout = settings.call_timeout;
+        let destinations = app::destinations(&config).expect("destinations");
         let destination =
             destinations.into_iter().find(|d| d.name == destination).expect("its name");
         let sql = app.db.client().await;
@@ -330,5 +332,28 @@ impl Destination for Gated {
 
     async fn check(&self, properties: &[String]) -> Result<Vec<String>, CallError> {
         self.inner.check(properties).await
+    }
+}
+
+/// Another destination, each call a while later.
+pub struct Slow(pub Arc<dyn Destination>, pub Duration);
+
+#[async_trait]
+impl Destination for Slow {
+    fn batch_size(&self) -> usize {
+        self.0.batch_size()
+    }
+
+    fn default_fields(&self) -> &'static [(&'static str, &'static str)] {
+        self.0.default_fields()
+    }
+
+    async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
+        tokio::time::sleep(self.1).await;
+        self.0.push(records).await
+    }
+
+    async fn check(&self, properties: &[String]) -> Result<Vec<String>, CallError> {
+        self.0.check(properties).await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leadsync::app::{self, App, Database, Roles};
 use leadsync::config::Config;
@@ -193,9 +193,7 @@ impl TestApp {
 
 /// Looks again until it is so, for a while: for what no event tells.
 pub async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !so().await {
-        assert!(Instant::now() < end, "waited too long for {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let limit = Duration::from_secs(20);
+    let check = async || if so().await { Ok(()) } else { Err("waited too long".to_owned()) };
+    super::process::eventually(what, limit, check).await;
 }

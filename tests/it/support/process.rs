@@ -33,7 +33,7 @@ impl Folder {
         self.0.path()
     }
 
-    /// The PostgreSQL of `data_dir` in here, if its file says that one runs.
+    /// The PostgreSQL of `data_dir` in here ("" for the folder itself), if its file says that one runs.
     pub fn postgres(&self, data_dir: &str) -> Option<Pid> {
         let text = std::fs::read_to_string(self.pid_file(data_dir)).ok()?;
         Some(Pid::from_raw(text.lines().next()?.parse().ok()?))
@@ -46,8 +46,9 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        for entry in std::fs::read_dir(self.path()).into_iter().flatten().flatten() {
-            let Some(pid) = self.postgres(&entry.file_name().to_string_lossy()) else { continue };
+        let entries = std::fs::read_dir(self.path()).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        for pid in names.chain([String::new()]).filter_map(|name| self.postgres(&name)) {
             let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             if comm.trim() == "postgres" {
                 let _ = kill(pid, Signal::SIGQUIT);
@@ -290,6 +291,6 @@ pub async fn eventually<T>(
             Ok(found) => return found,
             Err(not_yet) => assert!(Instant::now() < until, "{what}: {not_yet}"),
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

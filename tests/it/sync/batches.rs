@@ -14,7 +14,7 @@ use leadsync::lead::{Change, Email, Field, LeadPatch};
 use leadsync::sync::{Configured, Settings};
 use serde_json::{Value, json};
 
-use super::{Rig, email, lead, leads, settings, soon, with};
+use super::{Rig, Slow, email, lead, leads, settings, soon, with};
 
 const POISONED: [usize; 3] = [0, 77, 249];
 
@@ -112,29 +112,6 @@ async fn a_batch_is_halved_to_the_end_however_slow_the_crm() {
     assert_eq!((done.pushed, done.parked), (63, 1));
     assert!(done.calls <= 14, "{} calls", done.calls);
     rig.exact_but(&[email(0)]).await;
-}
-
-/// A CRM that takes its time.
-struct Slow(Arc<dyn Destination>, Duration);
-
-#[async_trait]
-impl Destination for Slow {
-    fn batch_size(&self) -> usize {
-        self.0.batch_size()
-    }
-
-    fn default_fields(&self) -> &'static [(&'static str, &'static str)] {
-        self.0.default_fields()
-    }
-
-    async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
-        tokio::time::sleep(self.1).await;
-        self.0.push(records).await
-    }
-
-    async fn check(&self, properties: &[String]) -> Result<Vec<String>, CallError> {
-        self.0.check(properties).await
-    }
 }
 
 #[tokio::test]

@@ -256,13 +256,22 @@ async fn the_database_goes_away_during_a_call() {
     let rig = Rig::new().await;
     rig.deliver(&leads(1, 1)).await;
     rig.app.crm.script(Fault::HoldAfter);
+    let look = rig.app.db.client().await;
     let cut = async {
         soon("the call", rig.app.crm.wait_for_applied(1)).await;
-        let sql = "select count(pg_terminate_backend(pid)) from pg_stat_activity
-            where datname = current_database() and pid <> pg_backend_pid()";
-        let cut: i64 = rig.sql.query_one(sql, &[]).await.unwrap().get(0);
-        assert!(cut > 0);
+        let lock = "begin; lock table leadsync.lead_sync in access exclusive mode";
+        rig.sql.batch_execute(lock).await.unwrap();
         rig.app.crm.release();
+        // Whoever settles is cut off, once.
+        let sql = "select count(pg_terminate_backend(pid)) from pg_stat_activity
+            where datname = current_database() and wait_event_type = 'Lock'";
+        soon("settling", async {
+            while look.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+                tokio::time::sleep(rig.settings.poll).await;
+            }
+        })
+        .await;
+        rig.sql.batch_execute("commit").await.unwrap();
     };
     let (done, ()) = tokio::join!(rig.worked(), cut);
     assert_eq!(done.pushed, 1);
