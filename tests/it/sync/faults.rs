@@ -186,7 +186,7 @@ async fn answers_that_do_not_match() {
 
 #[tokio::test]
 async fn many_faults_in_a_row() {
-    let faults = vec![
+    let faults = [
         Fault::ResetAfter,
         status(500, Body::Html, Apply::Half, None),
         Fault::RateLimited { retry_after: Some(0), daily: false },
