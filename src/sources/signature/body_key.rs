@@ -44,22 +44,14 @@ pub(in crate::sources) fn without(request: &Request, name: &str) -> Bytes {
 /// Where members of that name (letter case ignored) have their values, and those that are texts.
 fn places(request: &Request, name: &str) -> Vec<(Option<String>, Range<usize>)> {
     let body = &request.body;
-    let members = match decode::is_form(request) {
-        true => form_members(body),
-        false => json_members(body).unwrap_or_default(),
-    };
-    members
-        .into_iter()
-        .filter(|(given, _)| given.eq_ignore_ascii_case(name))
-        .map(|(_, span)| {
-            let value = body.get(span.clone()).unwrap_or_default();
-            let text = match decode::is_form(request) {
-                true => Some(unescaped(value)),
-                false => serde_json::from_slice(value).ok(),
-            };
-            (text, span)
-        })
-        .collect()
+    let asked = |given: &str| given.eq_ignore_ascii_case(name);
+    if decode::is_form(request) {
+        let members = form_members(body).into_iter().filter(|(given, ..)| asked(given));
+        return members.map(|(_, text, span)| (Some(text), span)).collect();
+    }
+    let members = json_members(body).unwrap_or_default().into_iter();
+    let text = |span: &Range<usize>| serde_json::from_slice(body.get(span.clone())?).ok();
+    members.filter(|(given, _)| asked(given)).map(|(_, span)| (text(&span), span)).collect()
 }
 
 /// Names and where their values are; `None`: no JSON object.
@@ -86,22 +78,20 @@ fn json_members(body: &[u8]) -> Option<Vec<(String, Range<usize>)>> {
     Some(members)
 }
 
-fn form_members(body: &[u8]) -> Vec<(String, Range<usize>)> {
+/// Names, values and where these are.
+fn form_members(body: &[u8]) -> Vec<(String, String, Range<usize>)> {
     let mut at = 0;
     let mut members = Vec::new();
     for pair in body.split(|byte| *byte == b'&').take(MAX_MEMBERS) {
-        let name_len = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
-        let name = unescaped(pair.get(..name_len).unwrap_or_default());
-        members.push((name, (at + name_len + 1).min(at + pair.len())..at + pair.len()));
-        at += pair.len() + 1;
+        let end = at + pair.len();
+        let value =
+            pair.iter().position(|byte| *byte == b'=').map_or(end, |equals| at + equals + 1);
+        if let Some((name, text)) = form_urlencoded::parse(pair).next() {
+            members.push((name.into_owned(), text.into_owned(), value..end));
+        }
+        at = end + 1;
     }
     members
-}
-
-/// One name or value of a form.
-fn unescaped(text: &[u8]) -> String {
-    let spaced: Vec<u8> = text.iter().map(|b| if *b == b'+' { b' ' } else { *b }).collect();
-    percent_encoding::percent_decode(&spaced).decode_utf8_lossy().into_owned()
 }
 
 /// The next byte that is no blank.
