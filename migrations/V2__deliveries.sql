@@ -21,7 +21,7 @@ create table leadsync.deliveries (
 -- Partitions hold one week each, by the week of the first copy; retention drops whole partitions.
 
 comment on table leadsync.deliveries is 'What arrived, once per distinct body and source';
-comment on column leadsync.deliveries.delivery_id is 'Digest of source, kept headers, query and body: the same delivery again has the same id';
+comment on column leadsync.deliveries.delivery_id is 'Digest of source, media type, kept headers, query and body: the same delivery again has the same id';
 comment on column leadsync.deliveries.week is 'Monday of the week (UTC) of the first copy; the partition key';
 comment on column leadsync.deliveries.received_at is 'When the first copy was received; the event time of events that have none of their own';
 comment on column leadsync.deliveries.last_received_at is 'When the latest copy was received; counted in the background';

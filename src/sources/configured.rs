@@ -180,7 +180,8 @@ impl ConfiguredSource {
         for name in self.checks.iter().filter_map(Check::body_key) {
             body = signature::without_key(&Request { body, ..request.clone() }, name);
         }
-        for tokens in self.checks.iter().map(Check::url_tokens).filter(|tokens| !tokens.is_empty()) {
+        for tokens in self.checks.iter().map(Check::url_tokens).filter(|tokens| !tokens.is_empty())
+        {
             body = signature::without_token(&body, tokens);
         }
         body

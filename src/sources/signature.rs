@@ -18,8 +18,8 @@ mod scheme;
 mod url_token;
 
 pub(super) use body_key::without as without_key;
-pub(super) use url_token::without as without_token;
 pub use scheme::{Content, Scheme, Signing};
+pub(super) use url_token::without as without_token;
 
 use hmac::{matches, near, strict};
 
