@@ -1,8 +1,10 @@
 //! Group commit: what waits while a group is written becomes the next group. An idle service writes at once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
@@ -44,7 +46,11 @@ impl Writer {
                 leads += job.delivery.items.len();
                 group.push(job);
             }
-            self.write(group).await;
+            // A panic over one group must not end the writer, to which all later deliveries of the same
+            // e-mails would go. Its jobs are dropped, so their senders are told to come back.
+            if AssertUnwindSafe(self.write(group)).catch_unwind().await.is_err() {
+                tracing::error!("storing a group of deliveries panicked");
+            }
         }
     }
 
