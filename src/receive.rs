@@ -305,9 +305,14 @@ impl Receiver {
 
     async fn enqueue(&self, delivery: Delivery) -> Result<Vec<ItemOutcome>, ReceiveError> {
         let busy = || ReceiveError::Busy(RETRY_AFTER);
-        // Nothing is awaited up to `try_send`: once a delivery is taken, its write cannot be cancelled.
-        let bytes = u32::try_from(delivery.body.len().max(1)).unwrap_or(u32::MAX);
-        let room = self.0.room.clone().try_acquire_many_owned(bytes).map_err(|_| busy())?;
+        let bytes = u32::try_from(delivery.body.len().clamp(1, QUEUED_BYTES)).unwrap_or(u32::MAX);
+        let room = self.0.room.clone();
+        let room = match delivery.replayed {
+            // Nobody waits for the answer of a replay, so it waits for room.
+            true => room.acquire_many_owned(bytes).await.map_err(|_| busy())?,
+            // Nothing is awaited up to `try_send`: once a delivery is taken, its write cannot be cancelled.
+            false => room.try_acquire_many_owned(bytes).map_err(|_| busy())?,
+        };
         let writer = self.0.writer_of(&delivery);
         let (reply, answer) = oneshot::channel();
         let job = Job { delivery, reply, _room: room };
