@@ -17,7 +17,7 @@ pub(super) fn print(report: &Report) -> io::Result<()> {
     for (at, part) in report.parts.iter().enumerate() {
         say!()?;
         part_heading(part, at + 1, report.parts.len())?;
-        for target in part.targets.iter().filter(|target| target.value.is_some()) {
+        for target in part.targets.iter().filter(|target| target.from.is_some()) {
             with_value(target)?;
         }
         if let Some(time) = &part.time {
@@ -29,7 +29,7 @@ pub(super) fn print(report: &Report) -> io::Result<()> {
         for (name, error) in &part.field_errors {
             say!("  not usable, left out: {}: {error}", Printable(name))?;
         }
-        let empty: Vec<_> = part.targets.iter().filter(|target| target.value.is_none()).collect();
+        let empty: Vec<_> = part.targets.iter().filter(|target| target.from.is_none()).collect();
         if !empty.is_empty() {
             say!("  without a value:")?;
             for target in empty {
@@ -56,15 +56,17 @@ fn part_heading(part: &PartReport, number: usize, of: usize) -> io::Result<()> {
     }
 }
 
+/// A target with what was found for it; a part that is rejected gets no values.
 fn with_value(target: &TargetReport) -> io::Result<()> {
-    let value = target.value.as_ref().map(short).unwrap_or_default();
-    say!("  {} = {}", Printable(&target.target), Printable(value))?;
+    let found = target.found.as_deref().map(Value::from);
+    if let Some(shown) = target.value.as_ref().or(found.as_ref()) {
+        say!("  {} = {}", Printable(&target.target), Printable(short(shown)))?;
+    }
     if let Some(from) = &target.from {
         let via = target.via.map(|via| format!(" via {via}")).unwrap_or_default();
         // The text as it stood there, where the value is another.
-        let same = target.value.as_ref().and_then(Value::as_str) == target.found.as_deref();
-        let found = target.found.as_deref().filter(|_| !same);
-        let found = found.map(|found| format!(": {}", short(&found.into()))).unwrap_or_default();
+        let other = found.filter(|found| target.value.as_ref().is_some_and(|v| v != found));
+        let found = other.map(|found| format!(": {}", short(&found))).unwrap_or_default();
         say!("      {}", Printable(format_args!("{from}{via}{found}")))?;
     }
     others(target)
