@@ -730,8 +730,10 @@ async fn a_demo_that_is_cut_short_leaves_nothing() {
     let program = demo();
     let process = program.start(&["demo", "--leads", "20000"]);
     eventually("its database runs", PATIENCE, async || {
-        let name = format!("leadsync-demo-{}", process.pid());
-        program.folder.postgres(&name).map(drop).ok_or_else(|| process.stderr())
+        let folders = std::fs::read_dir(program.folder.path()).unwrap().flatten();
+        let names = folders.map(|folder| folder.file_name().to_string_lossy().into_owned());
+        let running = names.into_iter().find_map(|name| program.folder.postgres(&name));
+        running.map(drop).ok_or_else(|| process.stderr())
     })
     .await;
     process.signal(Signal::SIGINT);
