@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Sign a payload as its sender would and deliver it to the running service
 ///
-/// Takes the newest secret of the source. The same file again is the same delivery again, so it is
-/// answered `unchanged`. Ends with 1 unless every copy is answered 200.
+/// Takes the first secret of the source. The same file again is the same delivery again: a repeat.
+/// Ends with 1 unless every copy is answered 200.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     leadsync send --source site payload.json\n  \

@@ -23,7 +23,7 @@ use report::Report;
 #[command(after_help = "Examples:\n  \
     leadsync try --source site payload.json\n  \
     leadsync try --source site --header 'X-Event-Id: e1' payload.json\n  \
-    pbpaste | leadsync try --source site -\n  \
+    leadsync try --source site - < payload.json\n  \
     leadsync try --source site --json payload.json | jq '.parts[].lead'")]
 pub(super) struct Try {
     #[command(flatten)]

@@ -191,7 +191,7 @@ impl ConfiguredSource {
     }
 
     /// The request with everything that proves its sender: what the checks look for, each with its
-    /// newest secret.
+    /// first secret.
     pub fn sign(&self, mut request: Request, now_epoch_s: i64) -> Result<Request, SignError> {
         // Signatures come first in the list, and they cover what the others write into body and query.
         for check in self.checks.iter().rev() {
