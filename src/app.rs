@@ -298,7 +298,8 @@ impl App {
         let schedule = Schedule::parse(&config.sync.schedule)?;
         let keep = config.deliveries.keep;
         let keep = if keep.is_zero() { KEEP_REJECTED } else { keep };
-        store.maintain_archive(keep).await?;
+        // Behind a long query (a dump, say) it gives up. The default partition takes what comes meanwhile.
+        look_after_archive(&store, keep).await;
         let names: Vec<String> = destinations.iter().map(|d| d.name.clone()).collect();
         store.register_destinations(&names, roles.sync).await?;
         let (changed, changes) = watch::channel(0);
@@ -375,9 +376,13 @@ impl App {
 /// Makes next weeks' partitions and drops old ones.
 async fn maintain(store: Store, keep: Duration, stop: Stop) {
     while stop.run_until_cancelled(tokio::time::sleep(MAINTENANCE)).await.is_some() {
-        if let Err(error) = store.maintain_archive(keep).await {
-            tracing::error!("cannot look after the archive's partitions: {}", Chain(&error));
-        }
+        look_after_archive(&store, keep).await;
+    }
+}
+
+async fn look_after_archive(store: &Store, keep: Duration) {
+    if let Err(error) = store.maintain_archive(keep).await {
+        tracing::error!("cannot look after the archive's partitions: {}", Chain(&error));
     }
 }
 

@@ -247,6 +247,11 @@ pub trait Destination: Send + Sync {
     /// What is sent where configuration names no fields: lead value name and CRM property.
     fn default_fields(&self) -> &'static [(&'static str, &'static str)];
 
+    /// Whether a push also sends what is not among the mapped properties, so that every version is news.
+    fn sends_whole_lead(&self) -> bool {
+        false
+    }
+
     /// Calls per time that the CRM allows by default; `None`: no limit known.
     fn default_rate(&self) -> Option<config::Rate> {
         None

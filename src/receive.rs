@@ -106,6 +106,15 @@ struct Delivery {
     replayed: bool,
 }
 
+/// Which copy of a delivery is taken.
+#[derive(Clone, Copy)]
+enum Taken {
+    /// One that arrives now.
+    Now,
+    /// The archived one. It keeps its id whatever today's mapping reads of its headers, and jsonb of their order.
+    Again { delivery_id: Uuid, received_at: Micros },
+}
+
 /// A delivery on its way to a writer.
 struct Job {
     delivery: Delivery,
@@ -204,7 +213,7 @@ impl Receiver {
         source: Arc<ConfiguredSource>,
         delivery: Verified,
     ) -> Result<Vec<ItemOutcome>, ReceiveError> {
-        self.take(&source, &delivery, now(), false).await
+        self.take(&source, &delivery, Taken::Now).await
     }
 
     /// Takes leads of `/v1/leads`. One outcome per item, in order.
@@ -235,8 +244,7 @@ impl Receiver {
         &self,
         source: &ConfiguredSource,
         verified: &Verified,
-        received_at: Micros,
-        replayed: bool,
+        taken: Taken,
     ) -> Result<Vec<ItemOutcome>, ReceiveError> {
         let request = verified.request();
         let query = source.delivery_query(&request.query);
@@ -254,8 +262,15 @@ impl Receiver {
             let essence = value.split(';').next().unwrap_or_default();
             (name.clone(), essence.trim().to_ascii_lowercase())
         });
-        let meant: Vec<_> = headers.iter().cloned().chain(media_type).collect();
-        let delivery_id = delivery_id(&source.name, &meant, &query, &body);
+        let (delivery_id, received_at, replayed) = match taken {
+            Taken::Again { delivery_id, received_at } => (delivery_id, received_at, true),
+            Taken::Now => {
+                let mut meant: Vec<_> = headers.iter().cloned().chain(media_type).collect();
+                // A proxy may put the headers of a copy into another order.
+                meant.sort_unstable();
+                (delivery_id(&source.name, &meant, &query, &body), now(), false)
+            }
+        };
         headers.extend(content_type.cloned());
         let (items, malformed) = match source.read(verified) {
             Ok(items) => (items, None),
@@ -290,9 +305,14 @@ impl Receiver {
 
     async fn enqueue(&self, delivery: Delivery) -> Result<Vec<ItemOutcome>, ReceiveError> {
         let busy = || ReceiveError::Busy(RETRY_AFTER);
-        // Nothing is awaited up to `try_send`: once a delivery is taken, its write cannot be cancelled.
-        let bytes = u32::try_from(delivery.body.len().max(1)).unwrap_or(u32::MAX);
-        let room = self.0.room.clone().try_acquire_many_owned(bytes).map_err(|_| busy())?;
+        let bytes = u32::try_from(delivery.body.len().clamp(1, QUEUED_BYTES)).unwrap_or(u32::MAX);
+        let room = self.0.room.clone();
+        let room = match delivery.replayed {
+            // Nobody waits for the answer of a replay, so it waits for room.
+            true => room.acquire_many_owned(bytes).await.map_err(|_| busy())?,
+            // Nothing is awaited up to `try_send`: once a delivery is taken, its write cannot be cancelled.
+            false => room.try_acquire_many_owned(bytes).map_err(|_| busy())?,
+        };
         let writer = self.0.writer_of(&delivery);
         let (reply, answer) = oneshot::channel();
         let job = Job { delivery, reply, _room: room };

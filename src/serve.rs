@@ -1,5 +1,5 @@
-//! The server: connections in, requests to the routes, limits on everything. The only file that
-//! names hyper and tower.
+//! The server: connections in, requests to the routes, limits on everything. Beside the stand-in CRM
+//! the only place that names hyper; the only one that names tower.
 //!
 //! An accept loop of our own, because warp's has none of these limits. HTTP/1 only: webhook senders
 //! need no cleartext HTTP/2, and while a server tries to tell the two apart no timer runs.

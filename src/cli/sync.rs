@@ -90,7 +90,8 @@ async fn dry_run(store: &Store, destinations: &[Configured]) -> Result<Exit, Fai
             let (page, next) = store.preview(&destination.name, after, PAGE).await?;
             for claimed in page {
                 let properties = payload::properties(&claimed.lead, &destination.fields);
-                let hash = payload::hash(&claimed.lead, &destination.fields, &properties);
+                let whole = destination.destination.sends_whole_lead();
+                let hash = payload::hash(&claimed.lead, whole, &properties);
                 if !claimed.confirm_owed && claimed.sent_hash.as_deref() == Some(&hash[..]) {
                     continue;
                 }

@@ -1,7 +1,7 @@
 //! Outgoing HTTP, the same for every destination: one deadline for the whole exchange, a cap on the answer,
 //! no redirects, and transport failures sorted by whether the request may have been sent.
 //!
-//! The only file of the service that names the HTTP client crate.
+//! Beside the commands `demo` and `send` the only place that names the HTTP client crate.
 
 use std::error::Error as _;
 use std::sync::Arc;

@@ -91,6 +91,10 @@ impl Destination for Webhook {
         ]
     }
 
+    fn sends_whole_lead(&self) -> bool {
+        !self.chosen
+    }
+
     async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
         let [record] = records else {
             // The batch size is 1; whoever sends more has not sent anything.

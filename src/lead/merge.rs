@@ -70,7 +70,7 @@ impl EventTime {
     /// No time at all: fills blanks only.
     pub const UNKNOWN: EventTime = EventTime { reliable: false, at: None };
 
-    /// A stated time, judged by when the delivery was received: reliable from 2000-01-01 to `tolerance`
+    /// A stated time, judged by when the first copy of the delivery was received: reliable from 2000-01-01 to `tolerance`
     /// ahead of the receipt. It is never clamped to the receipt, which would not be idempotent
     /// (8.5 % of event sets diverged when measured).
     pub fn stated(at: Micros, received: Micros, tolerance: Duration) -> EventTime {

@@ -1,8 +1,10 @@
 //! Group commit: what waits while a group is written becomes the next group. An idle service writes at once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
@@ -44,7 +46,11 @@ impl Writer {
                 leads += job.delivery.items.len();
                 group.push(job);
             }
-            self.write(group).await;
+            // A panic over one group must not end the writer, to which all later deliveries of the same
+            // e-mails would go. Its jobs are dropped, so their senders are told to come back.
+            if AssertUnwindSafe(self.write(group)).catch_unwind().await.is_err() {
+                tracing::error!("storing a group of deliveries panicked");
+            }
         }
     }
 
@@ -105,10 +111,11 @@ impl Writer {
         let tx = connection.begin().await?;
         let untimed: Vec<Uuid> =
             deliveries.iter().filter(|d| needs_first_receipt(d)).map(|d| d.delivery_id).collect();
-        let archive = match untimed.is_empty() {
-            true => HashMap::new(),
-            false => tx.first_receipts(&untimed).await?,
-        };
+        // A time that was ahead of the first copy's receipt is not ahead of a later one's. A copy that is
+        // written at this very moment by another instance was received at this very moment, too: no lock.
+        let timed: Vec<Uuid> =
+            deliveries.iter().filter(|d| has_a_time(d)).map(|d| d.delivery_id).collect();
+        let archive = tx.first_receipts(&untimed, &timed).await?;
         let receipts = first_receipts(deliveries, archive);
         let mut events: Vec<Event> = Vec::new();
         for (at, delivery) in deliveries.iter().enumerate() {
@@ -169,7 +176,7 @@ impl Writer {
     ) -> EventTime {
         match (stated, delivery.speaker.untimed) {
             (Some(at), _) => {
-                EventTime::stated(at, delivery.received_at, self.settings.leads.future_tolerance)
+                EventTime::stated(at, first_receipt, self.settings.leads.future_tolerance)
             }
             (None, Untimed::FirstReceipt) => EventTime::measured(first_receipt),
             (None, Untimed::LastArrival) => EventTime::measured(delivery.received_at),
@@ -211,6 +218,15 @@ fn needs_first_receipt(delivery: &Delivery) -> bool {
             .items
             .iter()
             .any(|item| matches!(item, Item::Lead(patch) if patch.occurred_at.is_none()))
+}
+
+/// Whether the receipt of its first copy judges a stated time. A replayed delivery has it already.
+fn has_a_time(delivery: &Delivery) -> bool {
+    !delivery.replayed
+        && delivery
+            .items
+            .iter()
+            .any(|item| matches!(item, Item::Lead(patch) if patch.occurred_at.is_some()))
 }
 
 /// Receipt of the first copy of each delivery: the archive's, else that of the first in the group, which

@@ -122,7 +122,10 @@ fn details(delivery: &Delivery, outcomes: &[ItemOutcome]) -> Option<Value> {
             Item::Lead(patch) if !patch.field_errors.is_empty() => {
                 detail["field_errors"] = json!(patch.field_errors);
             }
-            Item::Rejected { detail: words, .. } => detail["detail"] = json!(words),
+            // The words may name a member of the body, and jsonb takes no NUL.
+            Item::Rejected { detail: words, .. } => {
+                detail["detail"] = json!(words.replace('\0', ""));
+            }
             _ => {}
         }
         detail

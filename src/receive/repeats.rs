@@ -19,6 +19,9 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Distinct deliveries counted between two writes; more are not counted, to bound memory.
 const MOST: usize = 100_000;
 
+/// Counts in one statement, so that each is done well within its time-out.
+const AT_ONCE: usize = 5_000;
+
 /// Repeats since the last write, by delivery.
 #[derive(Default)]
 pub(super) struct RepeatCounter {
@@ -57,18 +60,27 @@ impl RepeatCounter {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *counts)
         };
-        if counts.is_empty() {
-            return;
-        }
         let repeats: Vec<Repeats> = counts.into_values().collect();
-        if let Err(error) = store.count_repeats(&repeats).await {
-            tracing::warn!("cannot count repeats, trying again later: {}", Chain(&error));
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            for repeat in repeats {
-                counts
-                    .entry(repeat.delivery_id)
-                    .and_modify(|c| c.copies += repeat.copies)
-                    .or_insert(repeat);
+        let mut rest = repeats.as_slice();
+        while !rest.is_empty() {
+            let (some, later) = rest.split_at(rest.len().min(AT_ONCE));
+            if let Err(error) = store.count_repeats(some).await {
+                tracing::warn!("cannot count repeats, trying again later: {}", Chain(&error));
+                return self.put_back(rest);
+            }
+            rest = later;
+        }
+    }
+
+    /// Counts that could not be written, as far as there is room.
+    fn put_back(&self, repeats: &[Repeats]) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        for repeat in repeats {
+            let room = counts.len() < MOST;
+            if let Some(newer) = counts.get_mut(&repeat.delivery_id) {
+                newer.copies += repeat.copies;
+            } else if room {
+                counts.insert(repeat.delivery_id, repeat.clone());
             }
         }
     }

@@ -8,8 +8,7 @@ use futures_util::stream::{self, StreamExt};
 use uuid::Uuid;
 
 use super::{
-    API_SOURCE, CONTENT_TYPE, Delivery, ItemOutcome, RETRY_AFTER, ReceiveError, Receiver,
-    api_delivery_id,
+    API_SOURCE, CONTENT_TYPE, Delivery, ItemOutcome, RETRY_AFTER, ReceiveError, Receiver, Taken,
 };
 use crate::lead::{Micros, Outcome};
 use crate::sources::api::{self, Form};
@@ -74,12 +73,14 @@ impl Receiver {
 
     async fn replay_one(&self, stored: Stored) -> Result<Option<Vec<ItemOutcome>>, Skipped> {
         let Some(body) = stored.body else { return Err(Skipped::WithoutBody) };
+        let Stored { delivery_id, received_at, .. } = stored;
         let request = request_of(stored.headers, stored.query, body.into());
         let outcome = if stored.source == API_SOURCE {
-            self.replay_api(request, stored.received_at, stored.idempotency_key).await
+            self.replay_api(request, delivery_id, received_at, stored.idempotency_key).await
         } else {
             let Some(source) = self.source(&stored.source) else { return Ok(None) };
-            self.take(&source, &Verified::stored(request), stored.received_at, true).await
+            let taken = Taken::Again { delivery_id, received_at };
+            self.take(&source, &Verified::stored(request), taken).await
         };
         match outcome {
             Ok(outcomes) => Ok(Some(outcomes)),
@@ -95,6 +96,7 @@ impl Receiver {
     async fn replay_api(
         &self,
         request: Request,
+        delivery_id: Uuid,
         received_at: Micros,
         idempotency_key: Option<String>,
     ) -> Result<Vec<ItemOutcome>, ReceiveError> {
@@ -104,7 +106,7 @@ impl Receiver {
             .map_err(|_| ReceiveError::Unavailable(RETRY_AFTER))?;
         self.enqueue(Delivery {
             speaker: self.speaker(API_SOURCE)?,
-            delivery_id: api_delivery_id(idempotency_key.as_deref(), &request.body),
+            delivery_id,
             received_at,
             items: leads.items(),
             query: String::new(),

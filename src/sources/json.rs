@@ -72,6 +72,9 @@ const ALIASES: &[Rule] = &[
 /// Problems told of one lead: an object of a hundred thousand strange members is answered with no more.
 const MAX_PROBLEMS: usize = 50;
 
+/// Longest name that is shown, in characters: the longest name of an attribute, with its prefix.
+const MAX_SHOWN: usize = "attributes.".len() + mapping::MAX_NAME_BYTES;
+
 /// The canonical rules alone, compiled once. An `Err` would be caught by every test of this file.
 static STRICT: LazyLock<Result<Mapping, MappingError>> =
     LazyLock::new(|| Mapping::compile(&[CANONICAL], &[]));
@@ -151,9 +154,8 @@ fn wrong_member(name: &str, value: &Value) -> Option<Problem> {
         let names = Target::NAMES.into_iter().filter(|name| *name != "attributes.");
         let nearest = mapping::nearest_name(name, names);
         let hint = nearest.map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
-        // A name is the caller's own; it is shown only as far as one can be meant.
-        let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
-        return Some(problem(shown, "unknown_member", format!("a lead has no such member{hint}")));
+        let message = format!("a lead has no such member{hint}");
+        return Some(problem(shown(name), "unknown_member", message));
     };
     let texts =
         |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_string));
@@ -173,6 +175,11 @@ fn wrong_member(name: &str, value: &Value) -> Option<Problem> {
     (!right).then(|| problem(name, "wrong_type", format!("must be {wanted}")))
 }
 
+/// A name is the caller's own; it is shown only as far as one can be meant.
+fn shown(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect()
+}
+
 /// A member that has a value and is to be cleared.
 fn contradictions(value: &Value) -> impl Iterator<Item = Problem> + '_ {
     let clear = value.get("clear").and_then(Value::as_array).into_iter().flatten();
@@ -182,7 +189,7 @@ fn contradictions(value: &Value) -> impl Iterator<Item = Problem> + '_ {
             None => value.get(name),
         };
         let given = member.is_some_and(|member| !member.is_null() && member.as_str() != Some(""));
-        given.then(|| problem(name, "contradiction", "has a value and is to be cleared"))
+        given.then(|| problem(shown(name), "contradiction", "has a value and is to be cleared"))
     })
 }
 

@@ -37,18 +37,25 @@ impl GroupConnection {
 
 impl GroupTx<'_> {
     /// When the first copies of these deliveries were received, where they are archived. Until this
-    /// transaction ends, nobody else can answer the same question about the same deliveries.
+    /// transaction ends, nobody else can answer the same question about those of `untimed`.
     pub async fn first_receipts(
         &self,
-        delivery_ids: &[Uuid],
+        untimed: &[Uuid],
+        timed: &[Uuid],
     ) -> Result<HashMap<Uuid, Micros>, StoreError> {
-        let mut sorted = delivery_ids.to_vec();
-        sorted.sort_unstable();
-        sorted.dedup();
-        let lock = self.0.prepare_cached(LOCK).await?;
-        self.0.query_one(&lock, &[&sorted]).await?;
+        if !untimed.is_empty() {
+            let mut sorted = untimed.to_vec();
+            sorted.sort_unstable();
+            sorted.dedup();
+            let lock = self.0.prepare_cached(LOCK).await?;
+            self.0.query_one(&lock, &[&sorted]).await?;
+        }
+        let all = [untimed, timed].concat();
+        if all.is_empty() {
+            return Ok(HashMap::new());
+        }
         let seen = self.0.prepare_cached(SEEN).await?;
-        let rows = self.0.query(&seen, &[&sorted]).await?;
+        let rows = self.0.query(&seen, &[&all]).await?;
         rows.iter()
             .map(|row| Ok((row.try_get(0)?, micros(row.try_get::<_, SystemTime>(1)?))))
             .collect()

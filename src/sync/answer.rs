@@ -15,6 +15,9 @@ const MENDING_PAUSE: Duration = Duration::from_secs(60);
 /// Pause after "slow down" where the CRM does not say how long.
 const SLOW_DOWN_PAUSE: Duration = Duration::from_secs(10);
 
+/// Longest id of a contact that is kept, in bytes.
+const MAX_ID: usize = 256;
+
 /// Longest pause of the circuit.
 const CIRCUIT_MAX: Duration = Duration::from_secs(60);
 
@@ -42,6 +45,7 @@ impl Settings {
             let delay = self.backoff(prepared.claimed.attempts);
             match outcome {
                 Outcome::Written { remote_id, .. } => {
+                    let remote_id = remote_id.filter(|id| is_id(id));
                     PushResult::Confirmed { remote_id, hash: prepared.hash.clone() }
                 }
                 Outcome::Rejected { code, field, message } => {
@@ -92,7 +96,8 @@ impl Settings {
                 (postponed(), Some(pause("misconfigured", Some(code), message, length)))
             }
             CallError::SlowDown { after, message } => {
-                let length = after.unwrap_or(at_most(SLOW_DOWN_PAUSE));
+                // Some say "Retry-After: 0", or a time that is past by our clock.
+                let length = after.unwrap_or(at_most(SLOW_DOWN_PAUSE)).max(self.backoff_base);
                 (postponed(), Some(pause("slow_down", None, message, length)))
             }
             CallError::Unreachable { message } => {
@@ -117,6 +122,11 @@ type Each = Box<dyn Fn(Duration) -> PushResult + Send>;
 
 fn postponed() -> Each {
     Box::new(|_| PushResult::Postponed)
+}
+
+/// Whether a CRM's id can be kept: the database takes no NUL, and one record's id must not undo its batch.
+fn is_id(id: &str) -> bool {
+    (1..=MAX_ID).contains(&id.len()) && !id.contains(char::is_control)
 }
 
 fn unknown_error(message: String) -> LastError {

@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-/// Longest pause that a CRM is granted with `Retry-After`: a nonsensical one must not put a lead off for years.
-pub const LONGEST_ASKED: Duration = Duration::from_secs(24 * 3600);
-
 /// Exponential backoff with full jitter: a random part of `base` doubled with each failed attempt
 /// after the first, and of `max` at most. Full jitter spreads leads that failed together best.
 ///
@@ -17,21 +14,6 @@ pub fn delay(attempts: u32, base: Duration, max: Duration, random_unit: f64) -> 
     let part = if random_unit.is_nan() { 1.0 } else { random_unit.clamp(0.0, 1.0) };
     // `mul_f64` panics where rounding carries the longest of all durations over its end.
     Duration::try_from_secs_f64(longest.as_secs_f64() * part).map_or(longest, |d| d.min(longest))
-}
-
-/// As [`delay`], but what the CRM asks for with `Retry-After` overrides it: never earlier than asked,
-/// and up to `base` later, so that the leads of one refused batch do not all come back at once.
-pub fn delay_or_asked(
-    asked: Option<Duration>,
-    attempts: u32,
-    base: Duration,
-    max: Duration,
-    random_unit: f64,
-) -> Duration {
-    match asked {
-        Some(asked) => asked.min(LONGEST_ASKED).saturating_add(delay(1, base, max, random_unit)),
-        None => delay(attempts, base, max, random_unit),
-    }
 }
 
 #[cfg(test)]
@@ -76,16 +58,5 @@ mod tests {
             assert!(delay(attempts, century, century, 0.999) <= century);
             assert!(delay(attempts, Duration::ZERO, MAX, 1.0).is_zero());
         }
-        let asked = delay_or_asked(Some(Duration::MAX), 1, Duration::MAX, Duration::MAX, 1.0);
-        assert!(asked <= Duration::MAX);
-    }
-
-    #[test]
-    fn what_the_crm_asks_for_wins() {
-        let asked = |secs| delay_or_asked(Some(Duration::from_secs(secs)), 9, BASE, MAX, 0.5);
-        assert_eq!(asked(0), Duration::from_millis(500));
-        assert_eq!(asked(30), Duration::from_millis(30_500));
-        assert_eq!(asked(1_000_000), LONGEST_ASKED + Duration::from_millis(500));
-        assert_eq!(delay_or_asked(None, 2, BASE, MAX, 1.0), Duration::from_secs(2));
     }
 }

@@ -89,7 +89,8 @@ pub(super) struct Prepared {
 
 fn prepare(claimed: Claimed, destination: &Configured) -> Prepared {
     let properties = payload::properties(&claimed.lead, &destination.fields);
-    let hash = payload::hash(&claimed.lead, &destination.fields, &properties);
+    let whole = destination.destination.sends_whole_lead();
+    let hash = payload::hash(&claimed.lead, whole, &properties);
     let record =
         Record { lead: claimed.lead.clone(), remote_id: claimed.remote_id.clone(), properties };
     Prepared { claimed, record, hash }
