@@ -16,7 +16,7 @@ comment on column leadsync.destinations.name is 'Name in the configuration';
 comment on column leadsync.destinations.active is 'Whether changed leads are marked due for it';
 comment on column leadsync.destinations.next_call_at is 'Rate budget: the earliest time of the next call that nobody has taken yet';
 comment on column leadsync.destinations.failures is 'Circuit: failed calls in a row; while above 0 one probing call at a time is made';
-comment on column leadsync.destinations.paused_until is 'No calls before this time; infinity until somebody acts';
+comment on column leadsync.destinations.paused_until is 'No calls before this time';
 comment on column leadsync.destinations.pause_kind is 'Why it is paused';
 comment on column leadsync.destinations.pause_code is 'The CRM''s code for it';
 comment on column leadsync.destinations.pause_message is 'The CRM''s words for it';
@@ -70,3 +70,6 @@ comment on column leadsync.lead_sync.last_error_at is 'When';
 
 -- Lease columns stay out of the index and its predicate, so that claiming and settling back to due are HOT.
 create index lead_sync_due on leadsync.lead_sync (destination, next_attempt_at) where state = 'due';
+-- What people ask for: nearly empty where all is well.
+create index lead_sync_parked on leadsync.lead_sync (destination, last_error_code) where state = 'parked';
+create index lead_sync_last_error on leadsync.lead_sync (destination, last_error_at) where last_error_at is not null;

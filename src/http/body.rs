@@ -3,15 +3,26 @@
 use std::error::Error;
 use std::io::{self, Read};
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use flate2::read::MultiGzDecoder;
 use futures_util::{Stream, StreamExt};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Method, StatusCode};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use warp::{Filter, Rejection};
 
 use super::{HttpError, Peer, RequestId};
+
+/// Bytes of bodies that the process holds at once, proven senders' or not; the next one is told to come
+/// back. Every connection may send a body of the largest size, which together is more than memory.
+const HELD: usize = 256 << 20;
+
+static ROOM: Semaphore = Semaphore::const_new(HELD);
+
+/// What a sender is told to wait for room.
+const ROOM_SOON: Duration = Duration::from_secs(1);
 
 /// A request whose body has not been read yet.
 pub struct Arrived {
@@ -26,6 +37,8 @@ pub struct Arrived {
     /// Given by the server.
     pub id: RequestId,
     body: Pin<Box<dyn Stream<Item = Result<Bytes, warp::Error>> + Send>>,
+    /// Room for what was read of the body, given back with the request.
+    held: Option<SemaphorePermit<'static>>,
 }
 
 /// Takes a request apart. Goes after the path filters: it matches everything and takes the body.
@@ -44,6 +57,7 @@ pub fn arrived() -> impl Filter<Extract = (Arrived,), Error = Rejection> + Clone
             peer,
             id: id.unwrap_or_else(RequestId::new),
             body: boxed(body),
+            held: None,
         })
 }
 
@@ -71,7 +85,21 @@ impl Arrived {
         }
         self.headers.remove(CONTENT_ENCODING);
         self.headers.remove(CONTENT_LENGTH);
-        inflate(&sent, max)
+        let body = inflate(&sent, max)?;
+        self.hold(body.len())?;
+        Ok(body)
+    }
+
+    /// Takes room for so many bytes more, or says busy.
+    fn hold(&mut self, bytes: usize) -> Result<(), HttpError> {
+        let busy = || HttpError::unavailable("busy", "too many bodies are being read", ROOM_SOON);
+        let bytes = u32::try_from(bytes).map_err(|_| busy())?;
+        let more = ROOM.try_acquire_many(bytes).map_err(|_| busy())?;
+        match &mut self.held {
+            Some(held) => held.merge(more),
+            None => self.held = Some(more),
+        }
+        Ok(())
     }
 
     async fn collect(&mut self, max: usize) -> Result<Bytes, HttpError> {
@@ -82,6 +110,7 @@ impl Arrived {
             if chunk.len() > max.saturating_sub(whole.len() + more.len()) {
                 return Err(HttpError::too_large(max));
             }
+            self.hold(chunk.len())?;
             // Most bodies are one chunk, which is then handed on as it is.
             if whole.is_empty() && more.is_empty() {
                 whole = chunk;

@@ -17,7 +17,7 @@ use crate::store::StoreError;
 use crate::store::deliveries::{ReplayFilter, Stored};
 
 /// Deliveries read at once.
-const PAGE: i64 = 500;
+const PAGE: i64 = 100;
 
 /// Deliveries under way at once: enough for full groups.
 const AT_ONCE: usize = 256;
@@ -36,7 +36,7 @@ pub struct Replayed {
 }
 
 impl Receiver {
-    /// Replays what the filter chooses, in order of receipt; `progress` is told after every page how many
+    /// Replays what the filter chooses; `progress` is told after every page how many
     /// deliveries are done.
     pub async fn replay(
         &self,
@@ -44,12 +44,12 @@ impl Receiver {
         mut progress: impl FnMut(u64),
     ) -> Result<Replayed, StoreError> {
         let mut replayed = Replayed::default();
-        let mut after = (0, Uuid::nil());
+        let mut after = Uuid::nil();
         let mut done = 0;
         loop {
             let page = self.0.store.replayable(filter, after, PAGE).await?;
             let Some(last) = page.last() else { break };
-            after = (last.received_at, last.delivery_id);
+            after = last.delivery_id;
             done += u64::try_from(page.len()).unwrap_or(0);
             let mut results =
                 stream::iter(page).map(|stored| self.replay_one(stored)).buffer_unordered(AT_ONCE);

@@ -175,23 +175,19 @@ impl Store {
         Ok(client.query_opt(&statement, &[&key]).await?.map(|row| row.try_get(0)).transpose()?)
     }
 
-    /// A page of stored deliveries in order of receipt, after the given place (time and id; start with the least).
+    /// A page of stored deliveries in order of their ids, after the given one (start with nil).
     pub async fn replayable(
         &self,
         filter: &ReplayFilter,
-        after: (Micros, Uuid),
+        after: Uuid,
         limit: i64,
     ) -> Result<Vec<Stored>, StoreError> {
         let client = self.receive().await?;
         let statement = client.prepare_cached(REPLAYABLE).await?;
         let since = filter.since.map(system_time);
         let outcome = filter.outcome.map(Outcome::name);
-        let rows = client
-            .query(
-                &statement,
-                &[&filter.source, &since, &outcome, &system_time(after.0), &after.1, &limit],
-            )
-            .await?;
+        let rows =
+            client.query(&statement, &[&filter.source, &since, &outcome, &after, &limit]).await?;
         rows.iter()
             .map(|row| {
                 Ok(Stored {
