@@ -22,9 +22,11 @@ mod fake_crm;
 mod migrate;
 mod replay;
 mod requeue;
+mod send;
 mod serve;
 mod status;
 mod sync;
+mod r#try;
 
 /// Redelivered webhooks in, exactly one lead in PostgreSQL and one contact in the CRM out.
 #[derive(Debug, Parser)]
@@ -62,6 +64,8 @@ enum Command {
     Sync(sync::Sync),
     Migrate(migrate::Migrate),
     Check(check::Check),
+    Try(r#try::Try),
+    Send(send::Send),
     Status(status::Status),
     Requeue(requeue::Requeue),
     Replay(replay::Replay),
@@ -150,6 +154,8 @@ impl Cli {
             Command::Sync(command) => command.run(&self.global).await,
             Command::Migrate(command) => command.run(&self.global).await,
             Command::Check(command) => command.run(&self.global).await,
+            Command::Try(command) => command.run(&self.global),
+            Command::Send(command) => command.run(&self.global).await,
             Command::Status(command) => command.run(&self.global).await,
             Command::Requeue(command) => command.run(&self.global).await,
             Command::Replay(command) => command.run(&self.global).await,

@@ -17,6 +17,8 @@ mod client;
 mod hubspot;
 mod webhook;
 
+pub use client::caller;
+
 /// Every kind of CRM there is.
 pub const DESTINATIONS: &[&Kind] = &[&hubspot::KIND, &webhook::KIND];
 

@@ -13,11 +13,13 @@ mod errors;
 mod extract;
 mod target;
 pub mod time;
+mod trace;
 mod via;
 
 pub use apply::{Mapped, Settings};
 pub use errors::{FieldError, NoLead};
 pub use target::Target;
+pub use trace::{Fate, Leaf, Step, Trace};
 pub use via::Via;
 
 /// Most attributes, and most tags, that one event may give a lead.
@@ -163,7 +165,14 @@ struct Line {
 }
 
 #[derive(Debug)]
-enum Path {
+struct Path {
+    /// As somebody wrote it.
+    written: String,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
     Part(JsonPath),
     Body(JsonPath),
     Header(String),
@@ -190,9 +199,9 @@ impl Mapping {
 
     /// Names of the headers the rules read, in lower case: what the archive must keep for a replay.
     pub fn headers(&self) -> impl Iterator<Item = &str> {
-        self.lines.iter().flat_map(|line| &line.from).filter_map(|path| match path {
-            Path::Header(name) => Some(name.as_str()),
-            Path::Part(_) | Path::Body(_) => None,
+        self.lines.iter().flat_map(|line| &line.from).filter_map(|path| match &path.place {
+            Place::Header(name) => Some(name.as_str()),
+            Place::Part(_) | Place::Body(_) => None,
         })
     }
 }
@@ -238,12 +247,16 @@ pub fn compile_json_path(key: &str, path: &str) -> Result<JsonPath, MappingError
 }
 
 fn compile_path(target: &str, path: &str) -> Result<Path, MappingError> {
+    Ok(Path { written: path.to_owned(), place: compile_place(target, path)? })
+}
+
+fn compile_place(target: &str, path: &str) -> Result<Place, MappingError> {
     let after = |root: &str| {
         let quoted = [format!("$['{root}']"), format!("$[\"{root}\"]")];
         quoted.iter().find_map(|quoted| path.strip_prefix(quoted.as_str()))
     };
     if let Some(rest) = after("@body") {
-        return compile_json_path(target, &format!("${rest}")).map(Path::Body);
+        return compile_json_path(target, &format!("${rest}")).map(Place::Body);
     }
     if let Some(rest) = after("@headers") {
         let name = rest
@@ -255,7 +268,7 @@ fn compile_path(target: &str, path: &str) -> Result<Path, MappingError> {
                     && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
             });
         return match name {
-            Some(name) => Ok(Path::Header(name.to_ascii_lowercase())),
+            Some(name) => Ok(Place::Header(name.to_ascii_lowercase())),
             None => Err(MappingError::BadPath {
                 target: target.to_owned(),
                 path: path.to_owned(),
@@ -263,7 +276,7 @@ fn compile_path(target: &str, path: &str) -> Result<Path, MappingError> {
             }),
         };
     }
-    compile_json_path(target, path).map(Path::Part)
+    compile_json_path(target, path).map(Place::Part)
 }
 
 #[cfg(test)]

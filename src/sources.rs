@@ -38,9 +38,9 @@ mod unbounce;
 mod webflow;
 mod wpforms;
 
-pub use configured::{ConfiguredSource, folding};
+pub use configured::{ConfiguredSource, Explained, Part, folding};
 pub use decode::DecodeError;
-pub use signature::{AuthError, Content, Scheme, Signing};
+pub use signature::{AuthError, Content, Scheme, SignError, Signing};
 
 /// Every kind; configuration, documentation and tests walk this list.
 pub const SOURCES: &[&Source] = &[

@@ -50,7 +50,7 @@ const OWNERS: [(&str, &[&str]); 29] = [
     ("percent_encoding", &["http"]),
     ("phonenumber", &["lead", "config"]),
     ("refinery", &["store"]),
-    ("reqwest", &["destinations/client", "cli/demo"]),
+    ("reqwest", &["destinations/client", "cli/demo", "cli/send"]),
     ("rustls", &["destinations/client", "store", "cli/demo"]),
     ("rustls_native_certs", &["destinations/client", "store"]),
     ("serde_json_path", &["mapping", "sources"]),

@@ -1,7 +1,7 @@
 //! Outgoing HTTP, the same for every destination: one deadline for the whole exchange, a cap on the answer,
 //! no redirects, and transport failures sorted by whether the request may have been sent.
 //!
-//! Beside the demo the only place that names the HTTP client crate.
+//! Beside the commands `demo` and `send` the only place that names the HTTP client crate.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -63,23 +63,7 @@ impl Client {
         if !matches!(base.scheme(), "http" | "https") {
             return Err(invalid("must begin with https:// or http://".to_owned()));
         }
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("leadsync/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .timeout(call_timeout)
-            .connect_timeout(MAX_CONNECT.min(call_timeout))
-            .referer(false)
-            // Shorter than servers keep an idle connection: a request on a dying one has an unknown outcome.
-            .pool_idle_timeout(Duration::from_secs(15))
-            .tls_backend_preconfigured(tls(base.scheme() == "https").map_err(invalid)?);
-        let host = base.host_str().unwrap_or_default();
-        if matches!(host, "localhost" | "127.0.0.1" | "[::1]") {
-            // A proxy of the environment cannot reach this machine's loopback.
-            builder = builder.no_proxy();
-        }
-        let inner =
-            builder.build().map_err(|e| invalid(format!("cannot be used: {}", Chain(&e))))?;
+        let inner = caller(&base, call_timeout).map_err(invalid)?;
         Ok(Client { inner, base })
     }
 
@@ -123,6 +107,26 @@ impl Client {
         };
         Ok(Answer { status, headers, body: body.freeze(), broken })
     }
+}
+
+/// An HTTP client for requests to that address and those below it, with that deadline for a whole exchange.
+pub fn caller(base: &Url, call_timeout: Duration) -> Result<reqwest::Client, String> {
+    let mut builder = reqwest::Client::builder()
+        .user_agent(concat!("leadsync/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .timeout(call_timeout)
+        .connect_timeout(MAX_CONNECT.min(call_timeout))
+        .referer(false)
+        // Shorter than servers keep an idle connection: a request on a dying one has an unknown outcome.
+        .pool_idle_timeout(Duration::from_secs(15))
+        .tls_backend_preconfigured(tls(base.scheme() == "https")?);
+    let host = base.host_str().unwrap_or_default();
+    if matches!(host, "localhost" | "127.0.0.1" | "[::1]") {
+        // A proxy of the environment cannot reach this machine's loopback.
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(|e| format!("cannot be used: {}", Chain(&e)))
 }
 
 /// TLS with the system's root certificates and a provider that is passed, not installed for the whole process.

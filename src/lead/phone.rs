@@ -67,7 +67,9 @@ pub fn parse(text: &str, region: Option<Region>) -> Result<String, PhoneError> {
     {
         return Ok(number);
     }
-    valid(Some(id), digits).ok_or(PhoneError)
+    // Some numbers (0900 in BR) are valid only from inside the country: whoever reads their E.164 refuses it.
+    let national = valid(Some(id), digits);
+    national.filter(|number| valid(None, number).is_some()).ok_or(PhoneError)
 }
 
 /// Only ASCII digits, and whether a + led them. The parser crate is never given anything else.
@@ -175,6 +177,7 @@ mod tests {
             ("\u{202A}+1 206\u{A0}555\u{2011}0142\u{202C}", "", Some("+12065550142")),
             ("＋１２０６５５５０１４２", "", Some("+12065550142")),
             ("206-555-0142", "", None),
+            ("0900000000", "BR", None),
             ("call me", "US", None),
             ("1-800-FLOWERS", "US", None),
             ("0000000000000000000000000000000000000000", "US", None),

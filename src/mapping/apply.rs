@@ -9,7 +9,8 @@ use crate::lead::{
 };
 
 use super::{
-    Document, FieldError, Line, MAX_MEMBERS, MAX_NAME_BYTES, Mapping, NoLead, Target, Via, extract,
+    Document, Fate, FieldError, Line, MAX_MEMBERS, MAX_NAME_BYTES, Mapping, NoLead, Target, Trace,
+    Via, extract,
 };
 
 /// What normalisation needs to know about the source.
@@ -37,14 +38,27 @@ pub struct Mapped {
 impl Mapping {
     /// What the document says about one lead.
     pub fn apply(&self, doc: &Document<'_>, settings: &Settings<'_>) -> Mapped {
+        self.apply_noting(doc, settings, &mut Trace::off())
+    }
+
+    /// The same; the trace is told of every path.
+    pub fn apply_noting(
+        &self,
+        doc: &Document<'_>,
+        settings: &Settings<'_>,
+        trace: &mut Trace,
+    ) -> Mapped {
         let mut draft = Draft::default();
         for line in &self.lines {
             // The first line that gives a value wins; an earlier one's failure is forgotten then.
             if draft.has(&line.target) {
+                trace.not_reached(line, 0);
                 continue;
             }
             let name = line.target.name();
-            match draft.take(line, doc, settings) {
+            let taken = draft.take(line, doc, settings, trace);
+            trace.settle(taken, draft.has(&line.target));
+            match taken {
                 Ok(true) => _ = draft.errors.remove(&name),
                 Ok(false) => {}
                 Err(error) => _ = draft.errors.entry(name).or_insert(error),
@@ -106,14 +120,15 @@ impl Draft {
         line: &Line,
         doc: &Document<'_>,
         settings: &Settings<'_>,
+        trace: &mut Trace,
     ) -> Result<bool, FieldError> {
         match &line.target {
-            Target::Tags => return self.take_tags(list(line, doc)?),
-            Target::Clear => return self.take_clear(list(line, doc)?),
-            Target::Attributes => return self.take_attributes(line, doc),
+            Target::Tags => return self.take_tags(list(line, doc, trace)?),
+            Target::Clear => return self.take_clear(list(line, doc, trace)?),
+            Target::Attributes => return self.take_attributes(line, doc, trace),
             _ => {}
         }
-        let Some(found) = line.text(doc)? else { return Ok(false) };
+        let Some(found) = line.text(doc, trace)? else { return Ok(false) };
         let Some(value) = line.via.convert(&found, &line.target, settings)? else {
             return Ok(false);
         };
@@ -123,8 +138,10 @@ impl Draft {
         match &line.target {
             Target::Email => {
                 let typed = email::as_typed(&value);
-                self.email =
-                    Some(Email::parse(&value, settings.folding).map(|email| (email, typed)));
+                let email = Email::parse(&value, settings.folding);
+                // No field error: without an address there is no lead.
+                let _ = email.as_ref().inspect_err(|e| trace.came_to(Fate::NoAddress(**e)));
+                self.email = Some(email.map(|email| (email, typed)));
             }
             Target::OccurredAt => {
                 self.occurred_at = Some(line.via.time(&value).ok_or(FieldError::InvalidTime)?);
@@ -196,8 +213,13 @@ impl Draft {
         }
     }
 
-    fn take_attributes(&mut self, line: &Line, doc: &Document<'_>) -> Result<bool, FieldError> {
-        let Some(members) = line.object(doc)? else { return Ok(false) };
+    fn take_attributes(
+        &mut self,
+        line: &Line,
+        doc: &Document<'_>,
+        trace: &mut Trace,
+    ) -> Result<bool, FieldError> {
+        let Some(members) = line.object(doc, trace)? else { return Ok(false) };
         for (name, value) in members {
             let Some(name) = text::key(name).filter(|name| name.len() <= MAX_NAME_BYTES) else {
                 return Err(FieldError::InvalidName);
@@ -280,8 +302,8 @@ impl Draft {
     }
 }
 
-fn list(line: &Line, doc: &Document<'_>) -> Result<Vec<String>, FieldError> {
-    let texts = line.texts(doc)?;
+fn list(line: &Line, doc: &Document<'_>, trace: &mut Trace) -> Result<Vec<String>, FieldError> {
+    let texts = line.texts(doc, trace)?;
     Ok(match line.via {
         Via::Commas => texts.iter().flat_map(|text| text.split(',')).map(str::to_owned).collect(),
         Via::Lower => texts.iter().map(|text| text.to_lowercase()).collect(),

@@ -4,31 +4,44 @@ use serde_json::Value;
 
 use crate::lead::text;
 
-use super::{Document, FieldError, Line, Path};
+use super::{Document, Fate, FieldError, Line, Path, Place, Trace};
 
 impl Path {
     /// The values the path finds, in document order.
-    fn find<'a>(&self, doc: &Document<'a>) -> Vec<&'a Value> {
-        match self {
-            Path::Part(path) => path.query(doc.part).all(),
-            Path::Body(path) => path.query(doc.body).all(),
-            Path::Header(_) => Vec::new(),
+    pub(super) fn find<'a>(&self, doc: &Document<'a>) -> Vec<&'a Value> {
+        match &self.place {
+            Place::Part(path) => path.query(doc.part).all(),
+            Place::Body(path) => path.query(doc.body).all(),
+            Place::Header(_) => Vec::new(),
         }
     }
 
     fn header<'a>(&self, doc: &Document<'a>) -> Option<&'a str> {
-        let Path::Header(wanted) = self else { return None };
+        let Place::Header(wanted) = &self.place else { return None };
         doc.headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
+    }
+
+    /// Why a path that found these gave nothing.
+    fn nothing(&self, doc: &Document<'_>, found: &[&Value]) -> Fate {
+        match found.is_empty() && self.header(doc).is_none() {
+            true => Fate::NoNode,
+            false => Fate::Blank,
+        }
     }
 }
 
 impl Line {
     /// The first non-blank text of the paths, else the constant. A value that cannot be a text is
     /// passed over, and is the answer only when nothing else is found.
-    pub(super) fn text(&self, doc: &Document<'_>) -> Result<Option<String>, FieldError> {
+    pub(super) fn text(
+        &self,
+        doc: &Document<'_>,
+        trace: &mut Trace,
+    ) -> Result<Option<String>, FieldError> {
         let mut error = None;
-        for path in &self.from {
+        for (at, path) in self.from.iter().enumerate() {
             if let Some(header) = path.header(doc).filter(|header| !text::is_blank(header)) {
+                trace.chose(self, at, || header.to_owned());
                 return Ok(Some(header.to_owned()));
             }
             let found = path.find(doc);
@@ -37,29 +50,52 @@ impl Line {
                 None => first(&found),
             };
             match text {
-                Ok(Some(text)) => return Ok(Some(text)),
-                Ok(None) => {}
-                Err(e) => error = error.or(Some(e)),
+                Ok(Some(text)) => {
+                    trace.chose(self, at, || text.clone());
+                    return Ok(Some(text));
+                }
+                Ok(None) => trace.passed(self, at, path.nothing(doc, &found)),
+                Err(e) => {
+                    trace.passed(self, at, Fate::WrongType(e));
+                    error = error.or(Some(e));
+                }
             }
         }
         match (&self.value, error) {
-            (Some(constant), _) => Ok(Some(constant.clone())),
+            (Some(constant), _) => {
+                trace.chose(self, self.from.len(), || constant.clone());
+                Ok(Some(constant.clone()))
+            }
             (None, Some(error)) => Err(error),
             (None, None) => Ok(None),
         }
     }
 
     /// Every non-blank text of the first path that finds any, lists opened.
-    pub(super) fn texts(&self, doc: &Document<'_>) -> Result<Vec<String>, FieldError> {
-        for path in &self.from {
+    pub(super) fn texts(
+        &self,
+        doc: &Document<'_>,
+        trace: &mut Trace,
+    ) -> Result<Vec<String>, FieldError> {
+        for (at, path) in self.from.iter().enumerate() {
             let header = path.header(doc).filter(|header| !text::is_blank(header));
             if let Some(header) = header {
+                trace.chose(self, at, || header.to_owned());
                 return Ok(vec![header.to_owned()]);
             }
-            let texts = flat(&path.find(doc))?;
+            let found = path.find(doc);
+            let texts = flat(&found).inspect_err(|error| {
+                trace.passed(self, at, Fate::WrongType(*error));
+                trace.not_reached(self, at + 1);
+            })?;
             if !texts.is_empty() {
+                trace.chose(self, at, || texts.join(", "));
                 return Ok(texts);
             }
+            trace.passed(self, at, path.nothing(doc, &found));
+        }
+        if let Some(constant) = &self.value {
+            trace.chose(self, self.from.len(), || constant.clone());
         }
         Ok(self.value.iter().cloned().collect())
     }
@@ -68,18 +104,30 @@ impl Line {
     pub(super) fn object<'a>(
         &self,
         doc: &Document<'a>,
+        trace: &mut Trace,
     ) -> Result<Option<&'a serde_json::Map<String, Value>>, FieldError> {
-        for value in self.from.iter().flat_map(|path| path.find(doc)) {
-            match value {
-                Value::Object(members) if !members.is_empty() => return Ok(Some(members)),
-                // An empty list is how PHP writes an empty object.
-                Value::Object(_) | Value::Null => {}
-                Value::Array(list) if list.is_empty() => {}
-                Value::String(blank) if text::is_blank(blank) => {}
-                other => {
-                    return Err(FieldError::WrongType { found: kind(other), wanted: "an object" });
+        for (at, path) in self.from.iter().enumerate() {
+            let found = path.find(doc);
+            for value in &found {
+                match value {
+                    Value::Object(members) if !members.is_empty() => {
+                        trace.chose(self, at, || value.to_string());
+                        return Ok(Some(members));
+                    }
+                    // An empty list is how PHP writes an empty object.
+                    Value::Object(_) | Value::Null => {}
+                    Value::Array(list) if list.is_empty() => {}
+                    Value::String(blank) if text::is_blank(blank) => {}
+                    other => {
+                        let found = kind(other);
+                        let error = FieldError::WrongType { found, wanted: "an object" };
+                        trace.passed(self, at, Fate::WrongType(error));
+                        trace.not_reached(self, at + 1);
+                        return Err(error);
+                    }
                 }
             }
+            trace.passed(self, at, path.nothing(doc, &found));
         }
         Ok(None)
     }

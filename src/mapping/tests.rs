@@ -224,3 +224,105 @@ fn stages_are_known_ones() {
     assert_eq!(stage("marketingqualifiedlead"), (Some("marketing_qualified_lead".into()), 0));
     assert_eq!(stage("hot"), (None, 1));
 }
+
+/// What became of the paths of a target, as `path: fate`.
+fn fates(lines: &[Written], part: Value) -> Vec<String> {
+    let mapping = Mapping::compile(&[], lines).unwrap();
+    let doc = Document { part: &part, body: &part, headers: &[("x-a".to_owned(), " ".to_owned())] };
+    let mut trace = Trace::on();
+    let told = mapping.apply_noting(&doc, &Settings::default(), &mut trace);
+    assert_eq!(told, mapping.apply(&doc, &Settings::default()), "watching changes nothing");
+    let path = |step: &Step| step.path.clone().unwrap_or_else(|| "constant".to_owned());
+    let word = |step: &Step| format!("{} {}: {}", step.target, path(step), step.fate.word());
+    trace.steps().iter().map(word).collect()
+}
+
+#[test]
+fn every_path_is_accounted_for() {
+    let constant = |mut line: Written, value: &str| {
+        line.value = Some(value.to_owned());
+        line
+    };
+    let lines = [
+        written("email", &["$.mail", "$['@headers']['X-A']", "$.email", "$.other"], None),
+        written("email", &["$.later"], None),
+        written("company", &["$.blank", "$.object", "$.nothing"], None),
+        written("phone", &["$.phone", "$.phone2"], None),
+        written("phone", &["$.phone2"], None),
+        written("utm_source", &["$.page"], Some("utm")),
+        constant(written("city", &["$.blank"], None), "Recife"),
+        constant(written("country", &["$.phone"], None), "BR"),
+        written("tags", &["$.nothing", "$.object", "$.tags"], None),
+        written("attributes", &["$.phone", "$.object"], None),
+    ];
+    let part = json!({"email": "a@example.com", "other": "b@example.com", "later": "x", "blank": " ", "object": {"a": 1},
+        "phone": "call me", "phone2": "+12065550142", "page": "https://example.com/?a=1", "tags": ["t"]});
+    let told = fates(&lines, part);
+    assert_eq!(
+        told,
+        [
+            "email $.mail: no_node",
+            "email $['@headers']['X-A']: blank",
+            "email $.email: used",
+            "email $.other: not_reached",
+            "email $.later: not_reached",
+            "company $.blank: blank",
+            "company $.object: wrong_type",
+            "company $.nothing: no_node",
+            "phone $.phone: invalid_phone",
+            "phone $.phone2: not_reached",
+            "phone $.phone2: used",
+            "utm_source $.page: nothing_left",
+            "city $.blank: blank",
+            "city constant: used",
+            "country $.phone: used",
+            "country constant: not_reached",
+            "tags $.nothing: no_node",
+            "tags $.object: wrong_type",
+            "tags $.tags: not_reached",
+            "attributes $.phone: wrong_type",
+            "attributes $.object: not_reached",
+        ]
+    );
+    let told = fates(
+        &[written("email", &["$.a", "$.b"], None)],
+        json!({"a": "nobody", "b": "a@example.com"}),
+    );
+    assert_eq!(told, ["email $.a: invalid_email", "email $.b: not_reached"]);
+}
+
+#[test]
+fn what_no_path_looks_at() {
+    let lines = [
+        written("email", &["$.email"], None),
+        written("company", &["$.company"], None),
+        written("tags", &["$.tags"], None),
+        written("attributes", &["$.more"], None),
+        written("event_type", &["$['@body'].type"], None),
+    ];
+    let mapping = Mapping::compile(&[], &lines).unwrap();
+    let body = json!({"type": "t", "id": 7, "leads": [
+        {"email": "a@example.com", "company": {"name": "Aurora", "id": null}, "tags": ["a", {"n": "b"}], "more": {"x": "1", "y": {"z": 2}},
+         "it's a \\ name": true, "1st": " ", "Stadt": " Kiel", "list": [[5]], "@found": {"city": "Kiel"}}]});
+    let part = &body["leads"][0];
+    let doc = Document { part, body: &body, headers: &[] };
+    let told = |leaves: Vec<Leaf>| -> Vec<String> {
+        leaves.into_iter().map(|leaf| format!("{} {}", leaf.path, leaf.value)).collect()
+    };
+    assert_eq!(
+        told(mapping.unmapped(&doc)),
+        [
+            "$.company.name \"Aurora\"",
+            "$.tags[1].n \"b\"",
+            "$.more.y.z 2",
+            r"$['it\'s a \\ name'] true",
+            "$.list[0][0] 5",
+        ]
+    );
+    assert_eq!(told(mapping.unmapped_around(&doc, &[part])), ["$['@body'].id 7"]);
+    // Every path that is told finds its value.
+    for leaf in mapping.unmapped(&doc).into_iter().chain(mapping.unmapped_around(&doc, &[part])) {
+        let line = compile_written(&written("city", &[&leaf.path], None)).unwrap();
+        assert_eq!(line.from[0].find(&doc), [&leaf.value], "{}", leaf.path);
+    }
+}

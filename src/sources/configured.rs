@@ -9,13 +9,13 @@ use serde_json_path::JsonPath;
 use crate::config::{self, EmailFolding, FieldRule, Untimed};
 use crate::lead::email::Folding;
 use crate::lead::phone::Region;
-use crate::mapping::{self, Document, Mapping, Settings, Written};
+use crate::mapping::{self, Document, Leaf, Mapping, Settings, Step, Trace, Written};
 use crate::secret::Secret;
 
 use super::signature::{self, Check};
 use super::{
-    Auth, AuthError, DecodeError, Handshake, Item, Request, SOURCES, Source, SourceError,
-    SourceErrorKind, Split, Verified, decode,
+    Auth, AuthError, DecodeError, Handshake, Item, Request, SOURCES, SignError, Source,
+    SourceError, SourceErrorKind, Split, Verified, decode,
 };
 
 /// Most leads that one delivery may carry; the largest known sender stops at 4000.
@@ -108,45 +108,71 @@ impl ConfiguredSource {
     /// is a rejected item, not an error.
     pub fn read(&self, delivery: &Verified) -> Result<Vec<Item>, DecodeError> {
         let request = delivery.request();
+        let Cut { parts, body } = self.cut(request)?;
+        if let Some(refused) = refusal(parts.len()) {
+            return Ok(vec![refused]);
+        }
+        let item = |mut part| self.item(&mut part, body.as_ref(), request, &mut Trace::off());
+        Ok(parts.into_iter().map(item).collect())
+    }
+
+    /// As [`ConfiguredSource::read`], told step by step.
+    pub fn explain(&self, delivery: &Verified) -> Result<Explained, DecodeError> {
+        let request = delivery.request();
+        let Cut { parts, body } = self.cut(request)?;
+        let mut explained = Explained::default();
+        if let Some(refused) = refusal(parts.len()) {
+            explained.parts.push(Part { item: refused, steps: Vec::new(), unmapped: Vec::new() });
+        } else {
+            for mut part in parts {
+                let mut trace = Trace::on();
+                let item = self.item(&mut part, body.as_ref(), request, &mut trace);
+                let about_a_lead = !matches!(item, Item::Ignored(_));
+                let document = document(&part, body.as_ref(), request);
+                let unmapped = about_a_lead.then(|| self.mapping.unmapped(&document));
+                let unmapped = unmapped.unwrap_or_default();
+                explained.parts.push(Part { item, steps: trace.steps(), unmapped });
+            }
+        }
+        if let Some(body) = &body {
+            let parts = self.split.as_ref().map(|path| path.query(body).all()).unwrap_or_default();
+            let around = document(&Value::Null, Some(body), request);
+            explained.unmapped = self.mapping.unmapped_around(&around, &parts);
+        }
+        Ok(explained)
+    }
+
+    fn cut(&self, request: &Request) -> Result<Cut, DecodeError> {
         let mut body = decode::decode(request)?;
         if let Some(path) = &self.split {
-            let parts: Vec<Value> = path.query(&body).all().into_iter().cloned().collect();
-            return Ok(self.items(parts, Some(&body), request));
+            let parts = path.query(&body).all().into_iter().cloned().collect();
+            return Ok(Cut { parts, body: Some(body) });
         }
         if let Split::Member(name) = self.source.split
             && let Some(Value::Array(parts)) = body.get_mut(name)
         {
             let parts = std::mem::take(parts);
-            return Ok(self.items(parts, Some(&body), request));
+            return Ok(Cut { parts, body: Some(body) });
         }
         let parts = match (self.source.split, body) {
             (Split::List, Value::Array(parts)) => parts,
             (_, body) => vec![body],
         };
-        Ok(self.items(parts, None, request))
+        Ok(Cut { parts, body: None })
     }
 
-    fn items(&self, parts: Vec<Value>, body: Option<&Value>, request: &Request) -> Vec<Item> {
-        let rejected =
-            |reason: &str, detail: String| Item::Rejected { reason: reason.to_owned(), detail };
-        match parts.len() {
-            0 => vec![rejected("no_leads", "the delivery holds no lead".to_owned())],
-            n if n > MAX_ITEMS => {
-                vec![rejected(
-                    "too_many_leads",
-                    format!("{n} leads in one delivery; at most {MAX_ITEMS}"),
-                )]
-            }
-            _ => parts.into_iter().map(|part| self.item(part, body, request)).collect(),
-        }
-    }
-
-    fn item(&self, mut part: Value, body: Option<&Value>, request: &Request) -> Item {
+    /// What one part says; the kind adds to it what it recognises.
+    fn item(
+        &self,
+        part: &mut Value,
+        body: Option<&Value>,
+        request: &Request,
+        trace: &mut Trace,
+    ) -> Item {
         if let Some(prepare) = self.source.prepare {
-            prepare(&mut part);
+            prepare(part);
         }
-        let document =
-            Document { part: &part, body: body.unwrap_or(&part), headers: &request.headers };
+        let document = document(part, body, request);
         if let Some(reason) = self.source.ignore.and_then(|ignore| ignore(&document)) {
             return Item::Ignored(reason.to_owned());
         }
@@ -156,12 +182,22 @@ impl ConfiguredSource {
             double_opt_in: self.double_opt_in,
             source: Some(&self.name),
         };
-        match self.mapping.apply(&document, &settings).lead {
+        match self.mapping.apply_noting(&document, &settings, trace).lead {
             Ok(patch) => Item::Lead(Box::new(patch)),
             Err(none) => {
                 Item::Rejected { reason: none.reason().to_owned(), detail: none.to_string() }
             }
         }
+    }
+
+    /// The request with everything that proves its sender: what the checks look for, each with its
+    /// first secret.
+    pub fn sign(&self, mut request: Request, now_epoch_s: i64) -> Result<Request, SignError> {
+        // Signatures come first in the list, and they cover what the others write into body and query.
+        for check in self.checks.iter().rev() {
+            check.sign(&mut request, now_epoch_s)?;
+        }
+        Ok(request)
     }
 
     /// Headers beside `content-type`, in lower case, that a replay of a delivery needs. Never
@@ -193,6 +229,48 @@ impl ConfiguredSource {
             |pair: &&str| form_urlencoded::parse(pair.as_bytes()).any(|(name, _)| name == TOKEN);
         query.split('&').filter(|pair| !is_token(pair)).collect::<Vec<_>>().join("&")
     }
+}
+
+/// A body in its parts; `body`: what they were cut out of.
+struct Cut {
+    parts: Vec<Value>,
+    body: Option<Value>,
+}
+
+/// The one item of a delivery without parts, or with too many.
+fn refusal(parts: usize) -> Option<Item> {
+    let (reason, detail) = match parts {
+        0 => ("no_leads", "the delivery holds no lead".to_owned()),
+        n if n > MAX_ITEMS => {
+            ("too_many_leads", format!("{n} leads in one delivery; at most {MAX_ITEMS}"))
+        }
+        _ => return None,
+    };
+    Some(Item::Rejected { reason: reason.to_owned(), detail })
+}
+
+fn document<'a>(part: &'a Value, body: Option<&'a Value>, request: &'a Request) -> Document<'a> {
+    Document { part, body: body.unwrap_or(part), headers: &request.headers }
+}
+
+/// What a delivery becomes, and why.
+#[derive(Debug, Default)]
+pub struct Explained {
+    /// One per lead, in order; at least one.
+    pub parts: Vec<Part>,
+    /// Values around the parts that no rule looks at.
+    pub unmapped: Vec<Leaf>,
+}
+
+/// What one part becomes, and why.
+#[derive(Debug)]
+pub struct Part {
+    /// As [`ConfiguredSource::read`] gives it.
+    pub item: Item,
+    /// What became of every path of the mapping; none of a part that is ignored.
+    pub steps: Vec<Step>,
+    /// Values of the part that no rule looks at.
+    pub unmapped: Vec<Leaf>,
 }
 
 /// Nothing of its secrets.

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, STANDARD};
+use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::config::{self, SignatureAlgorithm, SignatureEncoding};
@@ -59,6 +60,17 @@ impl AuthError {
             AuthError::Mismatch => "mismatch",
         }
     }
+}
+
+/// Why a request cannot be made to prove its sender.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignError {
+    /// The key goes into a member of the body, and the body has no members.
+    #[error("the body is neither a JSON object nor a form, so it cannot carry the key \"{0}\"")]
+    NoPlaceForKey(String),
+    /// What is signed is made out of the body.
+    #[error("the body cannot be read, so it cannot be signed as its sender would")]
+    Unreadable,
 }
 
 /// One way of proving who sends, with what it takes. No `Debug`: it holds keys.
@@ -207,6 +219,33 @@ impl Check {
         }
     }
 
+    /// Makes the request one that [`Check::run`] believes, with the first secret.
+    pub(super) fn sign(&self, request: &mut Request, now: i64) -> Result<(), SignError> {
+        match self {
+            Check::Hmac { signing, keys, .. } => hmac::sign(request, now, signing, keys)?,
+            Check::HubSpot { public_url, keys } => hubspot::sign(request, now, public_url, keys),
+            Check::BodyKey { name, keys } => body_key::put(request, name, keys)?,
+            Check::StandardWebhooks { keys } => sign_standard(request, now, keys),
+            Check::UrlToken(tokens) => {
+                if let Some(token) = tokens.first() {
+                    url_token::put(request, token);
+                }
+            }
+            Check::Header { name, values } => {
+                if let Some(value) = values.first() {
+                    set_header(request, name, value.expose().to_owned());
+                }
+            }
+            Check::Basic { user, passwords } => {
+                if let Some(password) = passwords.first() {
+                    let credentials = STANDARD.encode(format!("{user}:{}", password.expose()));
+                    set_header(request, "authorization", format!("Basic {credentials}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Believes the request or says why not.
     pub(super) fn run(&self, request: &Request, now: i64) -> Result<(), AuthError> {
         let header = |name: &str| request.header(name).ok_or(AuthError::Missing);
@@ -265,10 +304,34 @@ fn standard_webhooks(request: &Request, now: i64, keys: &[Vec<u8>]) -> Result<()
         return Err(AuthError::Malformed);
     }
     near(time, now, 1, 300, true)?;
-    let signed = [id.as_bytes(), b".", time.as_bytes(), b".", &request.body];
+    let signed = standard_content(id, time, &request.body);
     any(keys, |key| {
         tags.iter().any(|tag| matches(SignatureAlgorithm::HmacSha256, key, &signed, tag))
     })
+}
+
+fn standard_content<'a>(id: &'a str, time: &'a str, body: &'a [u8]) -> [&'a [u8]; 5] {
+    [id.as_bytes(), b".", time.as_bytes(), b".", body]
+}
+
+fn sign_standard(request: &mut Request, now: i64, keys: &[Vec<u8>]) {
+    let Some(key) = keys.first() else { return };
+    // Made of the body, so that the same body again is the same message again, as a retry is.
+    let made = || format!("msg_{}", hex::encode(&Sha256::digest(&request.body)[..12]));
+    let id = request.header("webhook-id").map_or_else(made, str::to_owned);
+    let time = now.to_string();
+    let signed = standard_content(&id, &time, &request.body);
+    let tag = hmac::digest(SignatureAlgorithm::HmacSha256, key, &signed);
+    let tag = hmac::written(SignatureEncoding::Base64, &tag);
+    set_header(request, "webhook-id", id);
+    set_header(request, "webhook-timestamp", time);
+    set_header(request, "webhook-signature", format!("v1,{tag}"));
+}
+
+/// Sets a header, which then is there once.
+fn set_header(request: &mut Request, name: &str, value: String) {
+    request.headers.retain(|(given, _)| !given.eq_ignore_ascii_case(name));
+    request.headers.push((name.to_ascii_lowercase(), value));
 }
 
 fn any<T>(secrets: &[T], test: impl Fn(&T) -> bool) -> Result<(), AuthError> {

@@ -728,3 +728,125 @@ proptest! {
         _ = source.verify(request, now);
     }
 }
+
+/// The same source with another secret everywhere.
+fn with_other_secrets(mut source: Value) -> Value {
+    let other = json!("b3RoZXItc2VjcmV0LW9mLW5vYm9keQ==");
+    for key in ["secret", "url_token"] {
+        if !source[key].is_null() {
+            source[key] = other.clone();
+        }
+    }
+    for (key, value) in [("header", "value"), ("body_key", "value"), ("basic", "password")] {
+        if !source[key].is_null() {
+            source[key][value] = other.clone();
+        }
+    }
+    source
+}
+
+/// The request without anything that proves its sender.
+fn unproven(source: &ConfiguredSource, mut request: Request) -> Request {
+    let kept = source.kept_headers();
+    request.headers.retain(|(name, _)| name == "content-type" || kept.contains(&name.as_str()));
+    request.query = source.delivery_query(&request.query);
+    request.body = source.kept_body(&request);
+    request
+}
+
+#[test]
+fn what_is_signed_is_believed() {
+    for (name, case, request) in SOURCES.iter().flat_map(|source| cases(source.kind)) {
+        let source = compile(case.source.clone());
+        let bare = unproven(&source, request.clone());
+        let now = case.now + 1_000_000;
+        let signed = source.sign(bare.clone(), now).unwrap();
+        let told = outcomes_of(&source, &source.verify(signed.clone(), now).unwrap(), &case);
+        assert_eq!(told, case.expect, "{name}");
+        // Signing again, also what came signed, is no harm.
+        assert!(source.verify(source.sign(signed, now).unwrap(), now).is_ok(), "{name}");
+        assert!(source.verify(source.sign(request, now).unwrap(), now).is_ok(), "{name}");
+        let other = compile(with_other_secrets(case.source));
+        let forged = other.sign(bare, now).unwrap();
+        assert_eq!(source.verify(forged, now).unwrap_err(), AuthError::Mismatch, "{name}");
+    }
+}
+
+#[test]
+fn every_way_of_signing_is_believed() {
+    let custom = |signature: Value| json!({"name": "s", "kind": "custom", "secret": "k", "fields": {"email": "$.email"}, "signature": signature});
+    let json = |proof: Value| {
+        let mut source = json!({"name": "s", "kind": "json"});
+        source.as_object_mut().unwrap().extend(proof.as_object().unwrap().clone());
+        source
+    };
+    let form = "application/x-www-form-urlencoded";
+    for (source, content_type, body) in [
+        (custom(json!({"header": "X-S", "prefix": "sha1=", "algorithm": "hmac-sha1"})), "", "{}"),
+        (
+            custom(
+                json!({"header": "X-S", "encoding": "base64", "timestamp_header": "X-T", "timestamp_unit": "ms"}),
+            ),
+            "",
+            "{}",
+        ),
+        (
+            custom(
+                json!({"header": "X-S", "tag": "v1", "timestamp_tag": "t", "signed": "{body}:{time}"}),
+            ),
+            "",
+            "{}",
+        ),
+        (
+            custom(json!({"header": "X-S", "timestamp_header": "x-T", "timestamp_tag": "t"})),
+            "",
+            "{}",
+        ),
+        (json(json!({"url_token": ["k&1 =", "old"]})), "", "{}"),
+        (
+            json(
+                json!({"basic": {"user": "u", "password": "p:ç"}, "header": {"name": "X-K", "value": "k"}}),
+            ),
+            "",
+            "{}",
+        ),
+        (json(json!({"body_key": {"name": "key", "value": "k\"&ç"}})), "", " { } "),
+        (json(json!({"body_key": {"name": "key", "value": "k\"&ç"}})), "", "{\"a\":1}"),
+        (json(json!({"body_key": {"name": "key", "value": "k\"&ç"}})), form, ""),
+        (json(json!({"body_key": {"name": "key", "value": "k\"&ç"}})), form, "a=1"),
+    ] {
+        let compiled = compile(source.clone());
+        let bare = request("a=1&token=wrong", &[("content-type", content_type)], body);
+        let signed = compiled.sign(bare, 1_000_000).unwrap();
+        assert!(compiled.verify(signed, 1_000_000).is_ok(), "{source} {body}");
+    }
+    let keyed = compile(json(json!({"body_key": {"name": "key", "value": "k"}})));
+    let refused = keyed.sign(request("", &[], "[{}]"), 0).unwrap_err();
+    assert_eq!(refused, SignError::NoPlaceForKey("key".to_owned()));
+}
+
+#[test]
+fn explaining_is_reading() {
+    for (name, case, request) in SOURCES.iter().flat_map(|source| cases(source.kind)) {
+        let source = compile(case.source.clone());
+        let delivery = Verified::stored(request);
+        let explained = source.explain(&delivery).unwrap();
+        let items: Vec<Item> = explained.parts.iter().map(|part| part.item.clone()).collect();
+        assert_eq!(
+            format!("{items:?}"),
+            format!("{:?}", source.read(&delivery).unwrap()),
+            "{name}"
+        );
+        for part in &explained.parts {
+            let used = |step: &crate::mapping::Step| {
+                step.target == "email" && step.fate == crate::mapping::Fate::Used
+            };
+            let is_lead = matches!(part.item, Item::Lead(_));
+            assert_eq!(
+                part.steps.iter().filter(|step| used(step)).count(),
+                usize::from(is_lead),
+                "{name}"
+            );
+        }
+    }
+}

@@ -71,39 +71,39 @@ fn fixtures() -> PathBuf {
 
 /// A payload as it arrived, and what must become of it.
 #[derive(Deserialize)]
-struct Case {
-    source: Value,
-    query: String,
-    now: i64,
-    expect: Vec<Expected>,
+pub(crate) struct Case {
+    pub(crate) source: Value,
+    pub(crate) query: String,
+    pub(crate) now: i64,
+    pub(crate) expect: Vec<Expected>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Expected {
+pub(crate) enum Expected {
     Ignored { ignored: String },
     Rejected { rejected: String },
     Lead(Box<ExpectedLead>),
 }
 
 #[derive(Deserialize)]
-struct ExpectedLead {
-    email: String,
-    first_name: Option<String>,
-    last_name: Option<String>,
-    full_name: Option<String>,
-    phone: Option<String>,
-    company: Option<String>,
-    job_title: Option<String>,
-    consent: Option<bool>,
-    utm: BTreeMap<String, String>,
-    event_time_utc: Option<jiff::Timestamp>,
+pub(crate) struct ExpectedLead {
+    pub(crate) email: String,
+    pub(crate) first_name: Option<String>,
+    pub(crate) last_name: Option<String>,
+    pub(crate) full_name: Option<String>,
+    pub(crate) phone: Option<String>,
+    pub(crate) company: Option<String>,
+    pub(crate) job_title: Option<String>,
+    pub(crate) consent: Option<bool>,
+    pub(crate) utm: BTreeMap<String, String>,
+    pub(crate) event_time_utc: Option<jiff::Timestamp>,
     /// Some of what else the lead has: fields, `landing_page`, `tags`, `attributes.NAME`.
     #[serde(default)]
-    also: BTreeMap<String, String>,
+    pub(crate) also: BTreeMap<String, String>,
     /// Fields that had a value which could not be used.
     #[serde(default)]
-    errors: Vec<String>,
+    pub(crate) errors: Vec<String>,
 }
 
 /// Every secret in the configuration of a source.
@@ -121,15 +121,15 @@ fn secrets<'a>(source: &'a Value) -> Vec<&'a str> {
     keys.into_iter().flat_map(one_or_more).filter(|secret| secret.len() > 5).collect()
 }
 
-struct Sample {
+pub(crate) struct Sample {
     /// Its file's name, and that of its source here.
-    name: String,
-    case: Case,
-    headers: Vec<(String, String)>,
-    body: Vec<u8>,
+    pub(crate) name: String,
+    pub(crate) case: Case,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
-fn samples() -> Vec<Sample> {
+pub(crate) fn samples() -> Vec<Sample> {
     let mut samples = Vec::new();
     for kind in std::fs::read_dir(fixtures()).unwrap() {
         let folder = kind.unwrap().path();

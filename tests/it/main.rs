@@ -19,3 +19,4 @@ mod smoke;
 mod support;
 mod sync;
 mod tls;
+mod try_send;

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use crate::secret::Secret;
 use crate::sources::{Request, decode};
 
-use super::{AuthError, any, equal};
+use super::{AuthError, SignError, any, equal};
 
 /// Most members of a body that are looked at.
 const MAX_MEMBERS: usize = 1000;
@@ -27,18 +27,46 @@ pub(super) fn check(request: &Request, name: &str, keys: &[Secret]) -> Result<()
 /// The body with asterisks for the member's value. Done twice it is the same.
 pub(in crate::sources) fn without(request: &Request, name: &str) -> Bytes {
     let mask: &[u8] = if decode::is_form(request) { b"***" } else { b"\"***\"" };
+    with(request, name, mask).unwrap_or_else(|| request.body.clone())
+}
+
+/// The body with this for the value of every such member; `None`: it has none.
+fn with(request: &Request, name: &str, value: &[u8]) -> Option<Bytes> {
     let mut kept = Vec::new();
     let mut from = 0;
     for (_, span) in places(request, name) {
         kept.extend_from_slice(request.body.get(from..span.start).unwrap_or_default());
-        kept.extend_from_slice(mask);
+        kept.extend_from_slice(value);
         from = span.end;
     }
-    if from == 0 {
-        return request.body.clone();
-    }
     kept.extend_from_slice(request.body.get(from..).unwrap_or_default());
-    kept.into()
+    (from > 0).then(|| kept.into())
+}
+
+/// Puts the key where [`check`] looks for it.
+pub(super) fn put(request: &mut Request, name: &str, keys: &[Secret]) -> Result<(), SignError> {
+    let Some(key) = keys.first() else { return Ok(()) };
+    let form = decode::is_form(request);
+    let escaped = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let value = if form { escaped(key.expose()) } else { quoted(key.expose()) };
+    if let Some(body) = with(request, name, value.as_bytes()) {
+        request.body = body;
+        return Ok(());
+    }
+    let body = &request.body;
+    let whole = if form {
+        let and = if body.is_empty() { "" } else { "&" };
+        [body, and.as_bytes(), escaped(name).as_bytes(), b"=", value.as_bytes()].concat()
+    } else {
+        let at = inside(body).ok_or_else(|| SignError::NoPlaceForKey(name.to_owned()))?;
+        let (before, after) = body.split_at(at);
+        let comma = if after.trim_ascii_start().starts_with(b"}") { "" } else { "," };
+        let member = format!("{}:{value}{comma}", quoted(name));
+        [before, member.as_bytes(), after].concat()
+    };
+    request.body = whole.into();
+    Ok(())
 }
 
 /// Where members of that name (letter case ignored) have their values, and those that are texts.
@@ -57,12 +85,7 @@ fn places(request: &Request, name: &str) -> Vec<(Option<String>, Range<usize>)> 
 /// Names and where their values are; `None`: no JSON object.
 fn json_members(body: &[u8]) -> Option<Vec<(String, Range<usize>)>> {
     let mut members = Vec::new();
-    let mut at = body.iter().position(|byte| *byte == b'{')? + 1;
-    // Only blanks and a byte order mark may stand before it.
-    let before = body.get(..at - 1)?.trim_ascii();
-    if !(before.is_empty() || before == b"\xef\xbb\xbf") {
-        return None;
-    }
+    let mut at = inside(body)?;
     while members.len() < MAX_MEMBERS {
         let (name, span) = value_at::<String>(body, at)?;
         let colon = next(body, span.end)?;
@@ -76,6 +99,14 @@ fn json_members(body: &[u8]) -> Option<Vec<(String, Range<usize>)>> {
         }
     }
     Some(members)
+}
+
+/// Where the members of a JSON object begin.
+fn inside(body: &[u8]) -> Option<usize> {
+    let open = body.iter().position(|byte| *byte == b'{')?;
+    // Only blanks and a byte order mark may stand before it.
+    let before = body.get(..open)?.trim_ascii();
+    (before.is_empty() || before == b"\xef\xbb\xbf").then_some(open + 1)
 }
 
 /// Names, values and where these are.

@@ -1,9 +1,10 @@
-//! The token of our own address where a sender repeats that address in the body (JotForm does): found,
-//! so that it can be taken out before the body is archived.
+//! The token of our own address: written into it, and found where a sender repeats that address in the body
+//! (JotForm does), so that it can be taken out before the body is archived.
 
 use bytes::Bytes;
 
 use crate::secret::Secret;
+use crate::sources::Request;
 
 const NAME: &[u8] = b"token";
 /// As it stands in a URL, in a URL inside a form, and in a form inside a form.
@@ -38,6 +39,21 @@ pub(in crate::sources) fn without(body: &Bytes, tokens: &[Secret]) -> Bytes {
     }
     kept.extend_from_slice(body.get(copied..).unwrap_or_default());
     kept.into()
+}
+
+/// The query with the token, once.
+pub(super) fn put(request: &mut Request, token: &Secret) {
+    let is_token = |pair: &&str| {
+        form_urlencoded::parse(pair.as_bytes()).any(|(name, _)| name.as_bytes() == NAME)
+    };
+    let others = request.query.split('&').filter(|pair| !pair.is_empty() && !is_token(pair));
+    let mut pairs: Vec<String> = others.map(str::to_owned).collect();
+    pairs.push(
+        form_urlencoded::Serializer::new(String::new())
+            .append_pair("token", token.expose())
+            .finish(),
+    );
+    request.query = pairs.join("&");
 }
 
 /// As typed, with JSON's escaped slashes, and escaped once and twice for URLs.
