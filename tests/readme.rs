@@ -347,6 +347,22 @@ fn the_custom_example_reads_its_payload() {
     );
 }
 
+#[test]
+fn the_custom_example_is_tried() {
+    let blocks = blocks();
+    let of = |lang: &str| {
+        let mut found = blocks.iter().filter(|b| b.part.starts_with("custom") && b.lang == lang);
+        found.next().unwrap_or_else(|| panic!("no {lang}")).text.clone()
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text);
+    write("leadsync.toml", &with_secrets(&of("toml"))).expect("write");
+    write("event.json", &of("json")).expect("write");
+    let tour = Tour { folder, crm: None, service: None };
+    let (shown, expected) = (tour.shell(&of("sh")), of("text"));
+    assert!(matches(&expected, &shown), "{}\nshows\n{shown}\nand not\n{expected}", of("sh"));
+}
+
 /// A program of the tour that runs in a terminal of its own.
 struct Running {
     child: Child,
@@ -533,7 +549,7 @@ fn the_five_minutes() {
             _ => {}
         }
     }
-    // What the text says of the unknown outcome.
+    // What the text says of the unknown outcome, once the leads of the last step are pushed.
     tour.step(
         "leadsync status",
         Some("3 leads\n…destination hubspot: 2 in sync, 1 due, 0 parked…"),
