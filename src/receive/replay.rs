@@ -19,6 +19,7 @@ use crate::store::deliveries::{ReplayFilter, Stored};
 
 /// Deliveries read at once.
 const PAGE: i64 = 500;
+const PAGE_LEN: usize = 500;
 
 /// Deliveries under way at once: enough for full groups.
 const AT_ONCE: usize = 256;
@@ -50,7 +51,10 @@ impl Receiver {
         loop {
             let page = self.0.store.replayable(filter, after, PAGE).await?;
             let Some(last) = page.last() else { break };
-            after = (last.received_at, last.delivery_id);
+            let place = (last.received_at, last.delivery_id);
+            // `infinity` and the like have no place that could be gone on from.
+            let is_last = page.len() < PAGE_LEN || place <= after;
+            after = place;
             done += u64::try_from(page.len()).unwrap_or(0);
             let mut results =
                 stream::iter(page).map(|stored| self.replay_one(stored)).buffer_unordered(AT_ONCE);
@@ -67,6 +71,9 @@ impl Receiver {
                 }
             }
             progress(done);
+            if is_last {
+                break;
+            }
         }
         self.flush_counts().await;
         Ok(replayed)
