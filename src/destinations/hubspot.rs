@@ -249,7 +249,8 @@ fn line_up(body: &Value, answer: &Answer, records: &[Record]) -> Result<Vec<Outc
         let trace = texts(&result["objectWriteTraceId"]).find_map(|t| by_trace.get(t));
         let email = result["properties"]["email"].as_str().map(str::to_lowercase);
         let remote_id = match &result["id"] {
-            Value::String(id) => Some(id.clone()),
+            // Whatever else it says, one odd id must not keep the whole batch from being settled.
+            Value::String(id) if id.len() <= 255 && !id.contains('\0') => Some(id.clone()),
             Value::Number(id) => Some(id.to_string()),
             _ => None,
         };
