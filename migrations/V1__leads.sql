@@ -189,20 +189,23 @@ return current is null or (
 );
 comment on function leadsync.attribute_wins(jsonb, jsonb) is 'Whether an attribute register replaces the current one: greater (stamp, value bytewise, source)';
 
+-- Both sides are opened once. `current -> name` for each name would read all of a large `current` each time.
 create function leadsync.attributes_win(candidate jsonb, current jsonb) returns boolean
 language sql immutable parallel safe
 return exists (
     select from jsonb_each(candidate) as c (name, register)
-    where leadsync.attribute_wins(c.register, current -> c.name)
+    left join jsonb_each(current) as o (name, register) using (name)
+    where leadsync.attribute_wins(c.register, o.register)
 );
 comment on function leadsync.attributes_win(jsonb, jsonb) is 'Whether any attribute register of an event replaces the current one';
 
 create function leadsync.attributes_join(current jsonb, candidate jsonb) returns jsonb
 language sql immutable parallel safe
 return coalesce(current, '{}') || coalesce((
-    select jsonb_object_agg(c.name, c.register)
+    select jsonb_object_agg(name, c.register)
     from jsonb_each(candidate) as c (name, register)
-    where leadsync.attribute_wins(c.register, current -> c.name)
+    left join jsonb_each(current) as o (name, register) using (name)
+    where leadsync.attribute_wins(c.register, o.register)
 ), '{}');
 comment on function leadsync.attributes_join(jsonb, jsonb) is 'Join of two sets of attribute registers';
 
@@ -210,7 +213,8 @@ create function leadsync.attributes_changed(current jsonb, candidate jsonb) retu
 language sql immutable parallel safe
 return exists (
     select from jsonb_each(candidate) as c (name, register)
-    where leadsync.attribute_wins(c.register, current -> c.name)
-      and (current -> c.name ->> 2 is distinct from c.register ->> 2 or not coalesce(current ? c.name, false))
+    left join jsonb_each(current) as o (name, register) using (name)
+    where leadsync.attribute_wins(c.register, o.register)
+      and (o.register is null or o.register ->> 2 is distinct from c.register ->> 2)
 );
 comment on function leadsync.attributes_changed(jsonb, jsonb) is 'Whether joining an event changes the value of an attribute, not only its stamp';

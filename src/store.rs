@@ -25,6 +25,9 @@ pub enum StoreError {
     /// Not reachable, shutting down, read-only, out of connections, timed out: the same call may work later.
     #[error("the database is unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A statement waited too long, for a lock most often: others than those it waited for may work at once.
+    #[error("the database is unavailable")]
+    TimedOut(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A deadlock or serialisation failure rolled the statement back: the same call will most likely work at once.
     #[error("the database asks to try again")]
     Retry(#[source] Box<dyn std::error::Error + Send + Sync>),

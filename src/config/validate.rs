@@ -149,6 +149,11 @@ impl Findings {
                 &[&path],
                 "must be 1 to 64 of a to z, 0 to 9, - and _",
             );
+            self.refuse_if(
+                list == "source" && name == "api",
+                &[&path],
+                "\"api\" is what the leads of /v1/leads come from; write another name",
+            );
             let sentence = format!("there is already a {list} named \"{name}\"");
             self.refuse_if(!seen.insert(name), &[&path], &sentence);
         }

@@ -40,18 +40,22 @@ fn from_this_machine(arrived: &Arrived) -> bool {
         || headers.contains_key("x-forwarded-for")
         || headers.contains_key("x-real-ip");
     let peer = arrived.peer.is_some_and(|peer| peer.0.ip().to_canonical().is_loopback());
-    peer && !proxied && headers.get(HOST).is_none_or(|host| host.to_str().is_ok_and(is_loopback))
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts.next().is_none_or(|host| host.to_str().is_ok_and(is_loopback));
+    peer && !proxied && host && hosts.next().is_none()
 }
 
 /// Whether a `Host` value names this machine by a loopback name or address.
 fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(v6) => v6.split(']').next(),
-        None => host.split(':').next(),
+    let (name, port) = match host.strip_prefix('[') {
+        Some(v6) => v6.split_once(']').unwrap_or_default(),
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
     };
-    let name = name.unwrap_or_default();
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+    let no_port = port.is_empty()
+        || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()));
+    no_port
+        && (name.eq_ignore_ascii_case("localhost")
+            || name.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback()))
 }
 
 #[cfg(test)]
@@ -73,6 +77,8 @@ mod tests {
             "[2001:db8::1]:80",
             "[",
             "[]",
+            "localhost:80@evil.example",
+            "[::1]evil.example",
         ] {
             assert!(!is_loopback(no), "{no}");
         }

@@ -240,12 +240,14 @@ impl From<NotReady> for HttpError {
 impl From<StoreError> for HttpError {
     fn from(error: StoreError) -> HttpError {
         match error {
-            StoreError::Unavailable(_) | StoreError::Retry(_) => HttpError::unavailable(
-                "database_unavailable",
-                "the database does not answer at the moment",
-                RETRY_SOON,
-            )
-            .because(error),
+            StoreError::Unavailable(_) | StoreError::TimedOut(_) | StoreError::Retry(_) => {
+                HttpError::unavailable(
+                    "database_unavailable",
+                    "the database does not answer at the moment",
+                    RETRY_SOON,
+                )
+                .because(error)
+            }
             StoreError::Refused(_) => HttpError::internal(error),
         }
     }

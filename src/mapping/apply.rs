@@ -129,6 +129,9 @@ impl Draft {
             _ => {}
         }
         let Some(found) = line.text(doc, trace)? else { return Ok(false) };
+        if !matches!(line.target, Target::Email) {
+            not_absurd(&found, line.target.max_bytes())?;
+        }
         let Some(value) = line.via.convert(&found, &line.target, settings)? else {
             return Ok(false);
         };
@@ -224,7 +227,10 @@ impl Draft {
             let Some(name) = text::key(name).filter(|name| name.len() <= MAX_NAME_BYTES) else {
                 return Err(FieldError::InvalidName);
             };
-            let value = match extract::scalar(value) {
+            let bounded = |value: Option<String>| {
+                value.map(|v| not_absurd(&v, line.target.max_bytes()).map(|()| v)).transpose()
+            };
+            let value = match extract::scalar(value).and_then(bounded) {
                 Ok(Some(value)) => text::multi_line(&value),
                 Ok(None) => None,
                 Err(error) => {
@@ -336,6 +342,11 @@ fn lifecycle_stage(value: &str) -> Result<String, FieldError> {
         value.chars().filter(|c| c.is_alphabetic()).flat_map(char::to_lowercase).collect();
     let known = merge::LIFECYCLE_STAGES.iter().find(|stage| stage.replace('_', "") == letters);
     known.map(|stage| (*stage).to_owned()).ok_or(FieldError::UnknownStage)
+}
+
+/// Normalising makes texts shorter, but not that much, and a text as long as a body takes it too long.
+fn not_absurd(raw: &str, max: usize) -> Result<(), FieldError> {
+    if raw.len() <= max.saturating_mul(8) { Ok(()) } else { Err(FieldError::TooLong { max }) }
 }
 
 fn within(value: String, max: usize) -> Result<String, FieldError> {

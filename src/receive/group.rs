@@ -1,8 +1,8 @@
 //! Group commit: what waits while a group is written becomes the next group. An idle service writes at once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, watch};
@@ -25,6 +25,14 @@ const GROUP_LEADS: usize = 512;
 
 /// Deadlocks and broken connections are retried this often before the group is split or refused.
 const TRIES: u32 = 3;
+
+/// A group that waited too long is tried again in so many parts: with halves, those beside a locked lead
+/// would wait for the limit of a lock nine times.
+const PARTS: usize = 8;
+
+/// How long parts are tried again, well below `http.request_timeout`. Where the whole table is locked,
+/// every part of every part would wait.
+const PATIENCE: Duration = Duration::from_secs(12);
 
 /// One group-commit writer.
 pub(super) struct Writer {
@@ -55,10 +63,12 @@ impl Writer {
     }
 
     /// Writes a group and answers each of its jobs. A delivery that the database refuses harms only
-    /// itself: the group is halved until it stands alone.
+    /// itself: the group is halved until it stands alone. So does one whose lead somebody has locked, or
+    /// takes too long: its group is tried again in parts, after all others.
     async fn write(&self, group: Vec<Job>) {
-        let mut groups = vec![group];
-        while let Some(mut group) = groups.pop() {
+        let began = Instant::now();
+        let mut groups = VecDeque::from([group]);
+        while let Some(mut group) = groups.pop_front() {
             let deliveries: Vec<&Delivery> = group.iter().map(|job| &job.delivery).collect();
             match self.commit_with_retries(&deliveries).await {
                 Ok(outcomes) => {
@@ -69,13 +79,31 @@ impl Writer {
                 }
                 Err(StoreError::Refused(_) | StoreError::Retry(_)) if group.len() > 1 => {
                     let rest = group.split_off(group.len() / 2);
-                    groups.push(rest);
-                    groups.push(group);
+                    groups.push_front(rest);
+                    groups.push_front(group);
+                }
+                Err(StoreError::TimedOut(error)) if began.elapsed() < PATIENCE => {
+                    let deliveries = group.len();
+                    tracing::warn!(
+                        deliveries,
+                        "storing a group took too long, trying again in parts: {}",
+                        Chain(&*error)
+                    );
+                    let size = deliveries.div_ceil(PARTS);
+                    while !group.is_empty() {
+                        let rest = group.split_off(size.min(group.len()));
+                        groups.push_back(std::mem::replace(&mut group, rest));
+                    }
                 }
                 Err(error) => {
                     let ids: Vec<Uuid> = group.iter().map(|j| j.delivery.delivery_id).collect();
                     tracing::error!(delivery.ids = ?ids, "cannot store deliveries: {}", Chain(&error));
-                    for job in group {
+                    // Out of patience: what is left would wait as long.
+                    let left = match error {
+                        StoreError::TimedOut(_) => groups.drain(..).flatten().collect(),
+                        _ => Vec::new(),
+                    };
+                    for job in group.into_iter().chain(left) {
                         let _ = job.reply.send(Err(ReceiveError::Unavailable(RETRY_AFTER)));
                     }
                 }

@@ -160,11 +160,15 @@ async fn read_parts(parts: multer::Multipart<'_>) -> Result<Value, DecodeError> 
     }));
     while let Some(field) = parts.next().await {
         let field = field.map_err(broken)?;
-        if field.file_name().is_some() {
-            return Err(malformed("the multipart body has a file; files are not taken"));
-        }
+        let file = field.file_name().map(str::to_owned);
         let name = field.name().unwrap_or_default().to_owned();
         let value = field.bytes().await.map_err(broken)?;
+        match file {
+            // What a browser sends for a file field that was left alone.
+            Some(file) if file.is_empty() && value.is_empty() => continue,
+            Some(_) => return Err(malformed("the multipart body has a file; files are not taken")),
+            None => {}
+        }
         let value = String::from_utf8(value.to_vec())
             .map_err(|_| malformed("a form field is not UTF-8"))?;
         tree.add(&name, value)?;

@@ -201,6 +201,7 @@ impl From<tokio_postgres::Error> for StoreError {
                 let said = Box::new(ServerError::of(said));
                 match sort(&said.state) {
                     Kind::Unavailable => StoreError::Unavailable(said),
+                    Kind::TimedOut => StoreError::TimedOut(said),
                     Kind::Retry => StoreError::Retry(said),
                     Kind::Refused => StoreError::Refused(said),
                 }
@@ -215,6 +216,7 @@ impl From<tokio_postgres::Error> for StoreError {
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
     Unavailable,
+    TimedOut,
     Retry,
     Refused,
 }
@@ -225,8 +227,10 @@ fn sort(state: &str) -> Kind {
         "40001" | "40P01" => Kind::Retry,
         // Migrations not run, or rights not granted yet: the operator's fault, the data must wait.
         "42P01" | "42501" | "3F000" | "42703" | "42883" => Kind::Unavailable,
-        // 25006 read-only (a replica after a failover), 57014 time-out, 55P03 lock time-out.
-        "25006" | "57014" | "55P03" => Kind::Unavailable,
+        // The statement's own limit, and that of its locks.
+        "57014" | "55P03" => Kind::TimedOut,
+        // Read-only: a replica after a failover.
+        "25006" => Kind::Unavailable,
         _ => match state.get(..2) {
             // Connection, authorisation, resources, operator, system, internal; rollbacks of a deposed primary.
             Some("08" | "28" | "3D" | "53" | "55" | "57" | "58" | "XX" | "F0" | "25" | "40") => {
@@ -271,8 +275,8 @@ mod tests {
             ("53300", Kind::Unavailable),
             ("53100", Kind::Unavailable),
             ("25006", Kind::Unavailable),
-            ("57014", Kind::Unavailable),
-            ("55P03", Kind::Unavailable),
+            ("57014", Kind::TimedOut),
+            ("55P03", Kind::TimedOut),
             ("42P01", Kind::Unavailable),
             ("28P01", Kind::Unavailable),
             ("40001", Kind::Retry),

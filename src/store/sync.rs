@@ -150,7 +150,8 @@ impl Store {
             Some(row) => Some((micros(row.try_get("next_attempt_at")?), row.try_get("lead_id")?)),
             None => None,
         };
-        Ok((page, next))
+        // `infinity`, with which people hold a lead back, has no place that could be gone on from.
+        Ok((page, next.filter(|next| *next > after)))
     }
 
     /// Writes the results of a push. Returns the leads that this holder was fenced off from.

@@ -325,7 +325,11 @@ impl Syncer {
     {
         loop {
             match write().await {
-                Err(error @ (StoreError::Unavailable(_) | StoreError::Retry(_))) => {
+                Err(
+                    error @ (StoreError::Unavailable(_)
+                    | StoreError::TimedOut(_)
+                    | StoreError::Retry(_)),
+                ) => {
                     tracing::warn!("cannot settle, trying again: {}", Chain(&error));
                     if self.rest(stop, self.settings.poll).await {
                         return Err(error);

@@ -791,6 +791,31 @@ async fn what_memory_should_not_hold_is_told_to_come_back() {
     assert_eq!(leads.len(), 8, "what was answered 503 is nowhere");
 }
 
+/// Somebody looks at one lead in psql and leaves the transaction open.
+#[tokio::test]
+async fn a_locked_lead_harms_only_itself() {
+    let server = start_routes(None).await;
+    let post = |email: &str, company: &str| {
+        let body = format!(r#"{{"email":"{email}","company":"{company}"}}"#);
+        server.ask(request("POST", "/v1/leads", "Content-Type: application/json\r\n", &body))
+    };
+    assert_eq!(post("locked@example.com", "a").await.status, 200);
+    let (_, db) = server.database.as_ref().unwrap();
+    let mut psql = db.client().await;
+    let lock = psql.transaction().await.unwrap();
+    lock.batch_execute("select from leadsync.leads for update").await.unwrap();
+    let emails: Vec<String> = (0..40).map(|n| format!("free{n}@example.com")).collect();
+    // The first keeps the writer busy, so that the second waits in one group with others.
+    let locked = ["b", "c"].map(|company| post("locked@example.com", company));
+    let free = emails.iter().map(|email| post(email, "a"));
+    let (locked, free) =
+        tokio::join!(futures_util::future::join_all(locked), futures_util::future::join_all(free));
+    assert!(free.iter().all(|answer| answer.status == 200));
+    assert!(locked.iter().all(|answer| answer.status == 503));
+    lock.rollback().await.unwrap();
+    assert_eq!(post("locked@example.com", "b").await.status, 200);
+}
+
 #[tokio::test]
 async fn an_instance_that_does_not_receive_answers_health_checks_only() {
     let server = start_routes_of(Some("t"), false, MAX_BODY).await;
