@@ -37,7 +37,8 @@ comment on column leadsync.deliveries.headers is 'Headers that the source''s map
 comment on column leadsync.deliveries.body is 'The exact bytes; null where deliveries.keep = "0" and it became a lead';
 comment on column leadsync.deliveries.body_bytes is 'Size of the body';
 
-create index deliveries_rejected on leadsync.deliveries (source, received_at) where outcome = 'rejected';
+create index deliveries_rejected on leadsync.deliveries (source, received_at)
+    where outcome = 'rejected' or items @> '[{"outcome": "rejected"}]';
 create index deliveries_idempotency_key on leadsync.deliveries (idempotency_key) where idempotency_key is not null;
 
 -- Nothing is lost when the maintenance that makes partitions does not run.

@@ -1,7 +1,7 @@
 //! Wiring: from configuration to running things. The one file that knows every room.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +65,12 @@ pub enum AppError {
     /// The database does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A command that looks or mends found nothing to look at.
+    #[error(
+        "there is no private PostgreSQL in {}; `leadsync serve` makes one. Is this the right folder?",
+        .0.display()
+    )]
+    NoDatabase(PathBuf),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Listen {
@@ -87,6 +93,7 @@ impl AppError {
             AppError::PrivatePg(_)
             | AppError::Migrate(_)
             | AppError::NotReady(_)
+            | AppError::NoDatabase(_)
             | AppError::Store(_) => Exit::Database,
             AppError::Listen { .. } => Exit::Failed,
         }
@@ -118,6 +125,9 @@ impl Database {
     /// As [`Database::open`], but uses the private server beside a service that runs it: for commands that look or mend
     /// while `serve` is at work.
     pub async fn join(config: &Config) -> Result<Database, AppError> {
+        if config.database.url.is_none() && !private_pg::exists(&config.data_dir) {
+            return Err(AppError::NoDatabase(config.data_dir.clone()));
+        }
         let in_use = match Database::open(config).await {
             Err(AppError::PrivatePg(in_use @ PrivatePgError::InUse { .. })) => in_use,
             opened => return opened,

@@ -217,6 +217,12 @@ fn note(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
+/// A name on the command line that the configuration does not have.
+fn not_configured(what: &str, name: &str, known: &[&str]) -> Failure {
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Failure::Usage(format!("no {what} {name:?} is configured; there are: {known}"))
+}
+
 /// A setting from the command line.
 fn flag(flag: &str, key: &str, value: &str) -> Override {
     Override { flag: flag.to_owned(), key: key.to_owned(), value: value.to_owned() }

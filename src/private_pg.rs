@@ -227,6 +227,11 @@ impl PrivatePg {
     }
 }
 
+/// Whether a data directory has a cluster.
+pub fn exists(data_dir: &Path) -> bool {
+    data_dir.join("postgres").exists()
+}
+
 /// Connection URL of the server that another leadsync runs in `data_dir`; `None` where none answers yet. Whoever uses it
 /// must expect it to end with that other leadsync.
 pub fn url_of_running(data_dir: &Path) -> Option<String> {

@@ -82,8 +82,10 @@ where
     }
 }
 
-/// Crates that log people's data below this level: tokio-postgres the parameters of statements, warp the segments of paths.
-const INDISCREET: [(&str, Level); 2] = [("tokio_postgres", Level::INFO), ("warp", Level::DEBUG)];
+/// Crates that are heard only down to this level. Below it tokio-postgres logs the parameters of statements and
+/// warp the segments of paths, which are people's data, and refinery what we say ourselves.
+const INDISCREET: [(&str, Level); 3] =
+    [("tokio_postgres", Level::INFO), ("warp", Level::DEBUG), ("refinery_core", Level::WARN)];
 
 /// No filter lets that through.
 fn is_discreet(metadata: &Metadata<'_>) -> bool {

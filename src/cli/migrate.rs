@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::{Failure, Global};
-use crate::app::Database;
+use crate::app::{AppError, Database};
 use crate::error::Exit;
 use crate::store::migrate::State;
 
@@ -19,7 +19,10 @@ pub(super) struct Migrate {}
 impl Migrate {
     pub(super) async fn run(self, global: &Global) -> Result<Exit, Failure> {
         let config = global.load(Vec::new())?;
-        let database = Database::join(&config).await?;
+        let database = match Database::join(&config).await {
+            Err(AppError::NoDatabase(_)) => Database::open(&config).await?,
+            joined => joined?,
+        };
         let state = database.migrate().await;
         database.close().await;
         match state? {

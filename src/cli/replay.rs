@@ -6,10 +6,12 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::watch;
 
-use super::{Failure, Global};
+use super::{Failure, Global, not_configured};
 use crate::app;
 use crate::error::Exit;
 use crate::lead::{Micros, Outcome};
+use crate::receive::API_SOURCE;
+use crate::receive::replay::Replayed;
 use crate::stop::Stop;
 use crate::store::deliveries::ReplayFilter;
 
@@ -46,6 +48,14 @@ fn outcome(text: &str) -> Result<Outcome, String> {
 impl Replay {
     pub(super) async fn run(self, global: &Global) -> Result<Exit, Failure> {
         let (config, database) = global.open().await?;
+        if let Some(name) = &self.source
+            && name != API_SOURCE
+            && !config.sources.iter().any(|s| s.name == *name)
+        {
+            database.close().await;
+            let known: Vec<_> = config.sources.iter().map(|s| s.name.as_str()).collect();
+            return Err(not_configured("source", name, &known));
+        }
         let (changed, _) = watch::channel(0);
         let filter = ReplayFilter { source: self.source, since: self.since, outcome: self.outcome };
         let bar = ProgressBar::new_spinner().with_style(
@@ -62,6 +72,9 @@ impl Replay {
         bar.finish_and_clear();
         database.close().await;
         let replayed = replayed?;
+        if replayed == Replayed::default() {
+            say!("nothing to replay")?;
+        }
         for (outcome, leads) in &replayed.outcomes {
             say!("{leads} {}", outcome.name())?;
         }

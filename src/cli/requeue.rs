@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{Failure, Global};
+use super::{Failure, Global, not_configured};
 use crate::error::Exit;
 
 /// Make parked leads due again, and leads that wait after a failure due at once
@@ -46,6 +46,13 @@ impl Requeue {
                 }
             }
         };
+        if let Some(name) = &self.destination
+            && !config.destinations.iter().any(|d| d.name == *name)
+        {
+            database.close().await;
+            let known: Vec<_> = config.destinations.iter().map(|d| d.name.as_str()).collect();
+            return Err(not_configured("destination", name, &known));
+        }
         let made_due = database
             .store
             .requeue(
@@ -55,7 +62,7 @@ impl Requeue {
             )
             .await;
         database.close().await;
-        say!("{} leads are due", made_due?)?;
+        say!("{} leads made due", made_due?)?;
         Ok(Exit::Ok)
     }
 }

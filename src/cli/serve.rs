@@ -52,6 +52,15 @@ impl Serve {
             sync: self.only != Some(Only::Receive),
         };
         let app = App::start(&config, database, roles, listener, stop).await?;
+        for source in config.sources.iter().filter(|_| roles.receive) {
+            tracing::info!(source = source.name, "POST http://{address}/hooks/{}", source.name);
+        }
+        if roles.receive && config.sources.is_empty() {
+            tracing::warn!("no [[source]] is configured; only /v1/leads takes leads");
+        }
+        if roles.sync && config.destinations.is_empty() {
+            tracing::warn!("no [[destination]] is configured; leads stay in the table");
+        }
         tracing::info!("ready on http://{address}");
         app.run_until_stopped().await;
         Ok(Exit::Ok)

@@ -3,7 +3,7 @@
 use clap::Args;
 use uuid::Uuid;
 
-use super::{Failure, Global};
+use super::{Failure, Global, not_configured};
 use crate::app;
 use crate::error::{Exit, Printable};
 use crate::stop::{self, Stop};
@@ -45,10 +45,8 @@ impl Sync {
             if let Some(name) = &self.destination {
                 destinations.retain(|d| d.name == *name);
                 if destinations.is_empty() {
-                    let known = names.join(", ");
-                    return Err(Failure::Usage(format!(
-                        "no destination {name:?} is configured; there are: {known}"
-                    )));
+                    let known: Vec<_> = names.iter().map(String::as_str).collect();
+                    return Err(not_configured("destination", name, &known));
                 }
             }
             if self.dry_run {
@@ -56,7 +54,7 @@ impl Sync {
             }
             database.store.register_destinations(&names, true).await?;
             let syncer = app::syncer(&config, database.store.clone());
-            pass(&syncer, &destinations, &stop).await
+            pass(&database.store, &syncer, &destinations, &stop).await
         };
         let outcome = outcome.await;
         database.close().await;
@@ -64,18 +62,29 @@ impl Sync {
     }
 }
 
-async fn pass(syncer: &Syncer, destinations: &[Configured], stop: &Stop) -> Result<Exit, Failure> {
+async fn pass(
+    store: &Store,
+    syncer: &Syncer,
+    destinations: &[Configured],
+    stop: &Stop,
+) -> Result<Exit, Failure> {
     let mut exit = Exit::Ok;
     for destination in destinations {
         syncer.enrol(destination).await?;
         let done = syncer.pass(destination, stop).await?;
         let Done { pushed, skipped, parked, failed, calls_failed, paused, .. } = done;
+        // What is left waits after a failure, or for its confirming push.
+        let waiting = store.next_due(&destination.name).await?.filter(|_| failed == 0 && !paused);
+        let more = match (paused, waiting) {
+            (true, _) => ", paused".to_owned(),
+            (false, Some(wait)) => format!(", others wait for {} s", wait.as_secs().max(1)),
+            (false, None) => String::new(),
+        };
         say!(
-            "{}: {pushed} pushed, {skipped} already there, {parked} parked, {failed} to be tried again{}",
+            "{}: {pushed} pushed, {skipped} already there, {parked} parked, {failed} to be tried again{more}",
             Printable(&destination.name),
-            if paused { ", paused" } else { "" },
         )?;
-        if parked > 0 || failed > 0 || calls_failed > 0 || paused {
+        if parked > 0 || failed > 0 || calls_failed > 0 || paused || waiting.is_some() {
             exit = Exit::Failed;
         }
     }

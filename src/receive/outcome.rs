@@ -104,7 +104,7 @@ pub(super) fn archived(
 }
 
 /// Per-lead detail, only where there is more to say than one outcome.
-fn details(delivery: &Delivery, outcomes: &[ItemOutcome]) -> Option<Value> {
+pub(super) fn details(delivery: &Delivery, outcomes: &[ItemOutcome]) -> Option<Value> {
     let told = |item: &Item| match item {
         Item::Lead(patch) => !patch.field_errors.is_empty(),
         Item::Rejected { .. } => true,

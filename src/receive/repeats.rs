@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::outcome::{lead_ids, of_delivery};
+use super::outcome::{details, lead_ids, of_delivery};
 use super::{Delivery, ItemOutcome};
 use crate::error::Chain;
 use crate::stop::Stop;
@@ -46,11 +46,13 @@ impl RepeatCounter {
             last_received_at: delivery.received_at,
             outcome,
             lead_ids: Vec::new(),
+            items: None,
         });
         count.copies += copies;
         count.last_received_at = count.last_received_at.max(delivery.received_at);
         count.outcome = outcome;
         count.lead_ids = lead_ids(outcomes);
+        count.items = details(delivery, outcomes);
     }
 
     /// Writes what has been counted; keeps it for the next time when that fails.

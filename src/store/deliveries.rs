@@ -122,6 +122,8 @@ pub struct Repeats {
     pub outcome: Outcome,
     /// Leads the last one speaks about.
     pub lead_ids: Vec<Uuid>,
+    /// Per-lead detail of the last one, where there is any.
+    pub items: Option<Value>,
 }
 
 /// A delivery read back for replay.
@@ -163,9 +165,10 @@ impl Store {
             repeats.iter().map(|r| system_time(r.last_received_at)).collect();
         let outcomes: Vec<&str> = repeats.iter().map(|r| r.outcome.name()).collect();
         let leads: Vec<Option<String>> = repeats.iter().map(|r| array_text(&r.lead_ids)).collect();
+        let items: Vec<Option<&Value>> = repeats.iter().map(|r| r.items.as_ref()).collect();
         let client = self.receive().await?;
         let statement = client.prepare_cached(COUNT_REPEATS).await?;
-        Ok(client.execute(&statement, &[&ids, &copies, &times, &outcomes, &leads]).await?)
+        Ok(client.execute(&statement, &[&ids, &copies, &times, &outcomes, &leads, &items]).await?)
     }
 
     /// The delivery that came with an `Idempotency-Key`.

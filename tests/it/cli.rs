@@ -297,9 +297,9 @@ async fn sync_once_and_status_say_how_things_are() {
     let wrong = program.run(&["requeue", "--email", "no address"]).await.with(2);
     assert_contains(&wrong.stderr, "--email");
     let none = program.run(&["requeue", "--code", "NO_SUCH_CODE"]).await.with(0);
-    assert_eq!(none.stdout, "0 leads are due\n");
+    assert_eq!(none.stdout, "0 leads made due\n");
     let one = program.run(&["requeue", "--destination", "hubspot"]).await.with(0);
-    assert_eq!(one.stdout, "1 leads are due\n");
+    assert_eq!(one.stdout, "1 leads made due\n");
     let done = program.run(&["sync", "--once"]).await.with(0);
     assert_eq!(done.stdout, "hubspot: 1 pushed, 0 already there, 0 parked, 0 to be tried again\n");
     let nothing = program.run(&["sync", "--once"]).await.with(0);
