@@ -549,7 +549,7 @@ fn the_five_minutes() {
             _ => {}
         }
     }
-    // What the text says of the unknown outcome.
+    // What the text says of the unknown outcome, once the leads of the last step are pushed.
     tour.step(
         "leadsync status",
         Some("3 leads\n…destination hubspot: 2 in sync, 1 due, 0 parked…"),
