@@ -1,8 +1,8 @@
 -- Count further copies of archived deliveries. $1 delivery_id[], $2 copies[], $3 last received_at[], $4 outcome[],
 -- $5 lead_ids[] (each the text of an array, null for none), $6 items[].
 -- Leads that a delivery turns out to speak about (the mapping was mended) are added to those known. A delivery
--- that was rejected and now became a lead takes the new outcome; where something was wrong with a lead in it,
--- the latest copy's detail stands.
+-- that was rejected and now became a lead takes the new outcome, and so does each lead in it that has
+-- another verdict than before.
 -- Rows are locked in key order.
 -- Result: the number of rows changed.
 with repeat as (
@@ -24,8 +24,21 @@ update leadsync.deliveries as a set
     outcome = case when a.outcome = 'rejected' and r.outcome <> 'rejected' then r.outcome else a.outcome end,
     reason = case when a.outcome = 'rejected' and r.outcome <> 'rejected' then null else a.reason end,
     items = case
-        when a.items @> '[{"outcome": "rejected"}]' or jsonb_path_exists(a.items, '$[*].field_errors') then r.items
-        else a.items
+        when jsonb_typeof(a.items) = 'array' and jsonb_array_length(a.items) = jsonb_array_length(r.items) then (
+            select jsonb_agg(
+                case
+                    when (known.item ->> 'outcome' = 'rejected') is distinct from (latest.item ->> 'outcome' = 'rejected')
+                        or known.item -> 'reason' is distinct from latest.item -> 'reason'
+                        or known.item -> 'field_errors' is distinct from latest.item -> 'field_errors'
+                        then latest.item
+                    else known.item
+                end
+                order by known.at
+            )
+            from jsonb_array_elements(a.items) with ordinality as known (item, at)
+            join jsonb_array_elements(r.items) with ordinality as latest (item, at) on latest.at = known.at
+        )
+        else r.items
     end,
     lead_ids = case
         when r.lead_ids is null or a.lead_ids @> r.lead_ids::uuid[] then a.lead_ids

@@ -333,12 +333,12 @@ async fn replay_changes_nothing_and_mends_what_was_rejected() {
 
     let mended = "name = \"X-Api-Key\", value = \"site-key\" }\nfields = { email = [\"$.email\", \"$.kontakt.adresse\"] }";
     program.configure(&good.replace("name = \"X-Api-Key\", value = \"site-key\" }", mended));
-    let none = program.run(&["replay", "--source", "shop"]).await.with(0).stdout;
-    assert_eq!(none, "");
+    let unknown = program.run(&["replay", "--source", "shop"]).await.with(2);
+    assert_contains(&unknown.stderr, "no source \"shop\" is configured; there are: ");
     let replayed = program.run(&["replay", "--outcome", "rejected"]).await.with(0).stdout;
     assert_eq!(replayed, "1 created\n");
     let future = program.run(&["replay", "--since", "2999-01-01T00:00:00Z"]).await.with(0).stdout;
-    assert_eq!(future, "");
+    assert_eq!(future, "nothing to replay\n");
 }
 
 #[tokio::test]

@@ -89,6 +89,29 @@ async fn rejected_deliveries_become_leads_once_the_mapping_is_mended() {
 }
 
 #[tokio::test]
+async fn a_delivery_of_which_a_part_was_rejected_is_found_and_mended() {
+    let app = TestApp::spawn_with(&form(json!({})), RECEIVE).await;
+    let two = json!([{"email": "good@example.com"}, {"x17": "late@example.com"}]);
+    let answer = fill_in(&app, &two).await;
+    assert_eq!(answer["outcomes"][1]["reason"], "no_email", "{answer}");
+    let status = app.store.status().await.unwrap();
+    assert_eq!(
+        status.rejected.iter().map(|r| (r.source.as_str(), r.deliveries)).collect::<Vec<_>>(),
+        [("form", 1)]
+    );
+
+    let app = app.restarted(&form(json!({"email": ["$.email", "$.x17"]}))).await;
+    let rejected = ReplayFilter { outcome: Some(Outcome::Rejected), ..all() };
+    let replayed = app.receiver.replay(&rejected, |_| {}).await.unwrap();
+    assert_eq!(replayed.outcomes, BTreeMap::from([(Outcome::Created, 1), (Outcome::Unchanged, 1)]));
+    // The archive knows both leads now, and that nothing is rejected any more.
+    let known = "select (select array_agg(lead_id order by lead_id) from leadsync.leads) = lead_ids
+        and items #>> '{1,outcome}' = 'created' from leadsync.deliveries";
+    assert!(app.value::<bool>(known).await);
+    assert!(app.store.status().await.unwrap().rejected.is_empty());
+}
+
+#[tokio::test]
 async fn replaying_everything_changes_nothing() {
     let app = TestApp::spawn_with(&form(json!({})), RECEIVE).await;
     for n in 0..20 {
@@ -195,7 +218,8 @@ async fn the_command_replays_what_it_is_told_to() {
         assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
         said
     };
-    assert_eq!(replay(&["--source", "form", "--since", "2999-01-01T00:00:00Z"]).await, "");
+    let later = replay(&["--source", "form", "--since", "2999-01-01T00:00:00Z"]).await;
+    assert_eq!(later, "nothing to replay\n");
     assert_eq!(
         replay(&["--outcome", "rejected"]).await,
         "1 created\n1 of sources that are not configured any more, passed over\n"
