@@ -245,7 +245,8 @@ async fn sync_once_and_status_say_how_things_are() {
 
     program.configure(&good.replace(&crm.url(), "http://127.0.0.1:1"));
     let down = program.run(&["sync", "--once"]).await.with(1);
-    assert_contains(&down.stdout, "paused");
+    // Whether it is still paused at the end of the pass is up to the jitter of the pause.
+    assert_contains(&down.stdout, "hubspot: 0 pushed, 0 already there, 0 parked, ");
     program.configure(&good);
     let unpaused = "update leadsync.destinations set paused_until = '-infinity'";
     let client = db.client().await;

@@ -53,7 +53,7 @@ async fn errors_are_sorted() {
         let client = &client;
         async move { StoreError::from(client.query(sql, &[]).await.unwrap_err()) }
     };
-    assert!(matches!(error("select pg_sleep(10)").await, StoreError::Unavailable(_)));
+    assert!(matches!(error("select pg_sleep(10)").await, StoreError::TimedOut(_)));
     assert!(matches!(error("select 1 / 0").await, StoreError::Refused(_)));
     assert!(matches!(error("select * from nowhere").await, StoreError::Unavailable(_)));
     // A value that does not fit its parameter is this side's fault, not the connection's.
