@@ -5,11 +5,12 @@ use uuid::Uuid;
 
 use super::{Failure, Global, not_configured};
 use crate::app;
+use crate::destinations::Record;
 use crate::error::{Exit, Printable};
 use crate::stop::{self, Stop};
 use crate::store::Store;
-use crate::sync::step::Done;
-use crate::sync::{Configured, Syncer, payload};
+use crate::sync::step::{Done, prepare};
+use crate::sync::{Configured, Syncer};
 
 /// Leads read at once for a dry run.
 const PAGE: i64 = 500;
@@ -98,22 +99,21 @@ async fn dry_run(store: &Store, destinations: &[Configured]) -> Result<Exit, Fai
         loop {
             let (page, next) = store.preview(&destination.name, after, PAGE).await?;
             for claimed in page {
-                let properties = payload::properties(&claimed.lead, &destination.fields);
-                let whole = destination.destination.sends_whole_lead();
-                let hash = payload::hash(&claimed.lead, whole, &properties);
-                if !claimed.confirm_owed && claimed.sent_hash.as_deref() == Some(&hash[..]) {
+                let prepared = prepare(claimed, destination);
+                if prepared.needs_no_call() {
                     continue;
                 }
                 would += 1;
-                let how = match &claimed.remote_id {
+                let Record { lead, remote_id, properties } = prepared.record;
+                let how = match remote_id {
                     Some(id) => format!("known there as {id}"),
                     None => "not known there yet".to_owned(),
                 };
                 say!(
                     "{}: {} version {} ({})",
                     Printable(&destination.name),
-                    Printable(&claimed.lead.email),
-                    claimed.lead.version,
+                    Printable(&lead.email),
+                    lead.version,
                     Printable(how),
                 )?;
                 for (property, value) in properties {

@@ -79,15 +79,19 @@ impl Done {
     }
 }
 
-/// A claimed lead with what would be sent.
+/// A claimed lead with what would be sent. A dry run shows these, so that it cannot differ from a push.
 #[derive(Clone)]
-pub(super) struct Prepared {
+pub struct Prepared {
+    /// The lead and its sync state.
     pub claimed: Claimed,
-    record: Record,
+    /// What the destination is given.
+    pub record: Record,
+    /// Digest of it.
     pub hash: Vec<u8>,
 }
 
-fn prepare(claimed: Claimed, destination: &Configured) -> Prepared {
+/// What would be sent of a claimed lead.
+pub fn prepare(claimed: Claimed, destination: &Configured) -> Prepared {
     let properties = payload::properties(&claimed.lead, &destination.fields);
     let whole = destination.destination.sends_whole_lead();
     let hash = payload::hash(&claimed.lead, whole, &properties);
@@ -98,7 +102,7 @@ fn prepare(claimed: Claimed, destination: &Configured) -> Prepared {
 
 impl Prepared {
     /// The CRM confirmed exactly this before, and nothing has put that in doubt since.
-    fn needs_no_call(&self) -> bool {
+    pub fn needs_no_call(&self) -> bool {
         !self.claimed.confirm_owed && self.claimed.sent_hash.as_deref() == Some(&self.hash[..])
     }
 }
