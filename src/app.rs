@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::config::{self, Config, Loaded, Problem};
-use crate::destinations;
+use crate::destinations::{self, Mapped};
 use crate::error::{Chain, Exit};
 use crate::http::{self, Clock, Context};
 use crate::private_pg::{self, PrivatePg, PrivatePgError};
@@ -185,17 +185,14 @@ fn destination(
     settings: &config::Destination,
     config: &Config,
 ) -> Result<sync::Configured, AppError> {
-    let destination = destinations::build(settings, config.sync.call_timeout)?;
-    let mut fields: Vec<(String, String)> = match settings.fields.is_empty() {
-        true => {
-            let defaults = destination.default_fields().iter();
-            defaults
-                .map(|(value, property)| ((*value).to_owned(), (*property).to_owned()))
-                .collect()
-        }
-        false => settings.fields.iter().map(|(v, p)| (v.clone(), p.to().to_owned())).collect(),
+    let setup = destinations::Setup::new(config.sync.call_timeout);
+    let destination = destinations::build(settings, &setup)?;
+    let defaults = destination.default_fields().iter();
+    let mut fields: Vec<Mapped> = match settings.fields.is_empty() {
+        true => defaults.map(|(value, property)| Mapped::new(*value, *property)).collect(),
+        false => settings.fields.iter().map(mapped).collect(),
     };
-    fields.sort_by(|a, b| a.1.cmp(&b.1));
+    fields.sort_by(|a, b| a.property.cmp(&b.property));
     Ok(sync::Configured {
         name: settings.name.clone(),
         rate: settings.rate.or(destination.default_rate()),
@@ -203,6 +200,15 @@ fn destination(
         fields,
         concurrency: settings.concurrency.unwrap_or(CONCURRENCY),
     })
+}
+
+fn mapped((value, property): (&String, &config::Property)) -> Mapped {
+    Mapped {
+        value: value.clone(),
+        property: property.to().to_owned(),
+        write: property.write(),
+        values: property.values(),
+    }
 }
 
 /// What is wrong with sources and destinations, with the places where it was written: what only their
@@ -218,7 +224,8 @@ pub fn problems(loaded: &Loaded) -> Vec<Problem> {
         Some(loaded.problem(&place("source", at, error.kind.key()), error.to_string()))
     });
     let destinations = config.destinations.iter().enumerate().filter_map(|(at, settings)| {
-        let error = destinations::build(settings, config.sync.call_timeout).err()?;
+        let setup = destinations::Setup::new(config.sync.call_timeout);
+        let error = destinations::build(settings, &setup).err()?;
         Some(loaded.problem(&place("destination", at, error.key()), error.to_string()))
     });
     sources.chain(destinations).collect()
@@ -431,10 +438,8 @@ pub async fn check(config: &Config) -> Vec<Finding> {
         match destination(settings, config) {
             Err(error) => find(&about, Chain(&error).to_string(), false),
             Ok(configured) => {
-                let properties: Vec<String> =
-                    configured.fields.iter().map(|(_, property)| property.clone()).collect();
                 let deadline = config.sync.call_timeout;
-                let check = configured.destination.check(&properties);
+                let check = configured.destination.check(&configured.fields);
                 match tokio::time::timeout(deadline, check).await {
                     Ok(Ok(sentences)) => sentences.into_iter().for_each(|s| find(&about, s, true)),
                     Ok(Err(error)) => find(&about, Chain(&error).to_string(), false),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
 
+mod destination;
 mod environment;
 mod load;
 mod read;
@@ -19,6 +20,9 @@ mod tree;
 mod validate;
 mod values;
 
+pub use destination::{
+    Converted, Deleted, Destination, FullProperty, OnFieldError, Property, Write,
+};
 pub use load::{ConfigError, Loaded, Override, Problem};
 pub use tree::Place;
 pub use values::cron;
@@ -340,58 +344,6 @@ pub enum Untimed {
     FillOnly,
     /// The receipt time of this copy: last arrival wins. Not convergent, cannot be.
     LastArrival,
-}
-
-/// One `[[destination]]`.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Destination {
-    /// Name in tables, logs and commands. Lower-case letters, digits, `-` and `_`.
-    pub name: String,
-    /// `hubspot` or `webhook`.
-    pub kind: String,
-    /// Bearer token (`hubspot`).
-    pub token: Option<Secret>,
-    /// Signing secret (`webhook`), `whsec_...` as Standard Webhooks has it.
-    pub secret: Option<Secret>,
-    /// Where the CRM is; each kind has a default except `webhook`, where it is the whole URL.
-    #[serde(serialize_with = "values::without_credentials")]
-    pub base_url: Option<String>,
-    /// Calls per time ("100/10s"), one budget per CRM account, shared by all instances; absent: the kind's default.
-    pub rate: Option<Rate>,
-    /// Calls under way at once, per instance.
-    pub concurrency: Option<usize>,
-    /// What is sent: lead value name to CRM property. Absent: the kind's default mapping.
-    #[serde(default, deserialize_with = "values::dotted")]
-    pub fields: BTreeMap<String, Property>,
-}
-
-/// `phone = "phone"` or `phone = { to = "phone" }`.
-#[derive(Clone, Debug, Serialize)]
-#[serde(untagged)]
-pub enum Property {
-    /// Only the name.
-    Name(String),
-    /// The long form.
-    Full(FullProperty),
-}
-
-/// The long form of a [`Property`].
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct FullProperty {
-    /// Property at the CRM.
-    pub to: String,
-}
-
-impl Property {
-    /// The property at the CRM.
-    pub fn to(&self) -> &str {
-        match self {
-            Property::Name(name) => name,
-            Property::Full(full) => &full.to,
-        }
-    }
 }
 
 /// Calls per time.

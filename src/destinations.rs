@@ -13,11 +13,22 @@ use async_trait::async_trait;
 use crate::config;
 use crate::lead::{Field, Lead};
 
+// Of these three the first destination with OAuth uses what nobody does yet.
+#[allow(dead_code)]
 mod client;
+mod error;
 mod hubspot;
+#[allow(dead_code)]
+mod oauth;
+mod outcome;
+#[allow(dead_code)]
+mod tokens;
 mod webhook;
 
 pub use client::caller;
+pub use error::DestinationError;
+pub use outcome::{CallError, Limit, Outcome, Page, Remote, Reply};
+pub use tokens::{InMemory, TokenStore};
 
 /// Every kind of CRM there is.
 pub const DESTINATIONS: &[&Kind] = &[&hubspot::KIND, &webhook::KIND];
@@ -28,73 +39,35 @@ pub struct Kind {
     pub name: &'static str,
     /// One sentence for people.
     pub summary: &'static str,
-    /// Makes one from its configuration, checked by [`build`] already, and the deadline of one call.
-    build: fn(&config::Destination, Duration) -> Built,
+    /// Keys of `[[destination]]` that it reads beside those of every kind; others are refused.
+    pub keys: &'static [&'static str],
+    /// Whether contacts can be read there: [`look_up`](Destination::look_up) and [`list`](Destination::list) work.
+    pub reads: bool,
+    /// Makes one from its configuration, checked by [`build`] already.
+    build: fn(&config::Destination, &Setup) -> Built,
+}
+
+/// What a destination is given beside its configuration.
+#[derive(Clone)]
+pub struct Setup {
+    /// Deadline of one call, answer included.
+    pub call_timeout: Duration,
+    /// Keeps refresh tokens that the CRM replaced.
+    pub tokens: Arc<dyn TokenStore>,
+}
+
+impl Setup {
+    /// One that forgets replaced tokens with the process.
+    pub fn new(call_timeout: Duration) -> Setup {
+        Setup { call_timeout, tokens: Arc::new(InMemory::default()) }
+    }
 }
 
 /// A destination, or what is wrong with its configuration.
 type Built = Result<Arc<dyn Destination>, DestinationError>;
 
-/// Why a destination cannot be used as it is configured.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DestinationError {
-    /// No such kind.
-    #[error("destination \"{name}\": there is no kind \"{kind}\"; {hint}")]
-    UnknownKind {
-        /// The destination.
-        name: String,
-        /// As written.
-        kind: String,
-        /// The nearest one, or all.
-        hint: String,
-    },
-    /// A key that this kind needs is missing.
-    #[error("destination \"{name}\": `{key}` is missing: {why}")]
-    Missing {
-        /// The destination.
-        name: String,
-        /// The key.
-        key: &'static str,
-        /// What it is for.
-        why: &'static str,
-    },
-    /// A key has a value that cannot be used. The value itself is not shown: it may be secret.
-    #[error("destination \"{name}\": `{key}` {why}")]
-    Invalid {
-        /// The destination.
-        name: String,
-        /// The key.
-        key: &'static str,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// `fields` names something that a lead does not have.
-    #[error("destination \"{name}\": `fields.{value}` is nothing a lead has; {hint}")]
-    UnknownValue {
-        /// The destination.
-        name: String,
-        /// As written.
-        value: String,
-        /// The nearest valid name, or all.
-        hint: String,
-    },
-}
-
-impl DestinationError {
-    /// The key of the `[[destination]]` that is at fault; empty for the destination as a whole.
-    pub fn key(&self) -> String {
-        match self {
-            DestinationError::UnknownKind { .. } => "kind".to_owned(),
-            DestinationError::Missing { .. } => String::new(),
-            DestinationError::Invalid { key, .. } => (*key).to_owned(),
-            DestinationError::UnknownValue { value, .. } => format!("fields.{value}"),
-        }
-    }
-}
-
 /// The destination that the configuration describes, or what is wrong with the description.
-/// `call_timeout` is the deadline of one call, answer included.
-pub fn build(config: &config::Destination, call_timeout: Duration) -> Built {
+pub fn build(config: &config::Destination, setup: &Setup) -> Built {
     let Some(kind) = DESTINATIONS.iter().find(|kind| kind.name == config.kind) else {
         return Err(DestinationError::UnknownKind {
             name: config.name.clone(),
@@ -102,13 +75,45 @@ pub fn build(config: &config::Destination, call_timeout: Duration) -> Built {
             hint: nearest(&config.kind, DESTINATIONS.iter().map(|kind| kind.name)),
         });
     };
-    check_fields(config)?;
-    (kind.build)(config, call_timeout)
+    check_keys(config, kind)?;
+    check_fields(config, kind)?;
+    (kind.build)(config, setup)
 }
 
-fn check_fields(config: &config::Destination) -> Result<(), DestinationError> {
+/// A key that nothing reads is a mistake that would otherwise show late.
+fn check_keys(config: &config::Destination, kind: &Kind) -> Result<(), DestinationError> {
+    let stray = config.of_some_kinds().into_iter().find(|key| !kind.keys.contains(key));
+    match stray {
+        None => Ok(()),
+        Some(key) => Err(DestinationError::Invalid {
+            name: config.name.clone(),
+            key,
+            why: match kind.keys {
+                [] => format!("is nothing that kind {} reads", kind.name),
+                keys => format!(
+                    "is nothing that kind {} reads; it reads {}",
+                    kind.name,
+                    keys.join(", ")
+                ),
+            },
+        }),
+    }
+}
+
+fn check_fields(config: &config::Destination, kind: &Kind) -> Result<(), DestinationError> {
     let mut taken = BTreeMap::new();
     for (value, property) in &config.fields {
+        if property.write() != config::Write::Always && !kind.reads {
+            return Err(DestinationError::Invalid {
+                name: config.name.clone(),
+                key: "fields",
+                why: format!(
+                    "has write = \"{}\" for {value}, but what is at a {} cannot be read",
+                    property.write().name(),
+                    kind.name
+                ),
+            });
+        }
         if !Lead::is_value_name(value) {
             let names = Field::ALL.iter().map(|f| f.name()).chain(Lead::OTHER_VALUES);
             return Err(DestinationError::UnknownValue {
@@ -152,96 +157,49 @@ pub struct Record {
     pub properties: Vec<(String, Option<String>)>,
 }
 
-/// What the CRM said about one record of a call.
+/// A value of the lead and where it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The answer names the record as written.
-    Written {
-        /// The CRM's id, where it gave one.
-        remote_id: Option<String>,
-        /// Made new by this call, where the CRM says so.
-        created: Option<bool>,
-    },
-    /// The record's own fault: permanent until the lead changes. It is parked.
-    Rejected {
-        /// The CRM's code ("INVALID_EMAIL").
-        code: String,
-        /// The property at fault, where the CRM names one.
-        field: Option<String>,
-        /// The CRM's words, without personal data where that can be told apart.
-        message: String,
-    },
-    /// Known not to be written, through no fault of the record: try again.
-    Retry {
-        /// The CRM's code.
-        code: String,
-        /// The CRM's words.
-        message: String,
-    },
-    /// Nobody can tell whether it was written.
-    Unknown {
-        /// Why.
-        message: String,
-    },
+pub struct Mapped {
+    /// Name of the lead's value (`phone`, `attributes.budget`).
+    pub value: String,
+    /// The CRM's property.
+    pub property: String,
+    /// When it is written.
+    pub write: config::Write,
+    /// Words of the lead and what the CRM calls them; other words go as they are.
+    pub values: BTreeMap<String, String>,
 }
 
-/// Why a whole call gave no outcomes.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
-    /// The CRM refused the call for what is in it; nothing was written. More than one record: halve. One: it is the culprit.
-    #[error("refused: {code}: {message}")]
-    Refused {
-        /// The CRM's code.
-        code: String,
-        /// The property at fault, where the CRM names one.
-        field: Option<String>,
-        /// The CRM's words.
-        message: String,
-    },
-    /// Credentials or scope: nobody can write until somebody acts. Pause the destination, loudly.
-    #[error("credentials: {code}: {message}")]
-    Credentials {
-        /// The CRM's code.
-        code: String,
-        /// The CRM's words.
-        message: String,
-    },
-    /// A property, object or account that every record would fail on. Pause the destination, loudly.
-    #[error("misconfigured: {code}: {message}")]
-    Misconfigured {
-        /// The CRM's code.
-        code: String,
-        /// The CRM's words.
-        message: String,
-    },
-    /// Too many calls; nothing was written; not the records' fault.
-    #[error("asked to slow down: {message}")]
-    SlowDown {
-        /// How long the CRM asks to wait, where it says so.
-        after: Option<Duration>,
-        /// The CRM's words.
-        message: String,
-    },
-    /// The CRM could not be reached; nothing was written (connection refused, DNS, TLS, not sent).
-    #[error("unreachable: {message}")]
-    Unreachable {
-        /// Why.
-        message: String,
-    },
-    /// Time-out, reset, unreadable or contradictory answer, 5xx: some, all or none may be written.
-    #[error("unknown outcome: {message}")]
-    Unknown {
-        /// How long the CRM asks to wait, where it says so.
-        after: Option<Duration>,
-        /// Why.
-        message: String,
-    },
+impl Mapped {
+    /// Always written, as it is.
+    pub fn new(value: impl Into<String>, property: impl Into<String>) -> Mapped {
+        Mapped {
+            value: value.into(),
+            property: property.into(),
+            write: config::Write::Always,
+            values: BTreeMap::new(),
+        }
+    }
+}
+
+/// Who keeps contacts apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Key {
+    /// The CRM: it refuses or joins a second contact of the same key, so that repeating a push is safe.
+    #[default]
+    Enforced,
+    /// Nobody: contacts are looked up before one is made, and after an unknown outcome none is made before the
+    /// look-up stayed empty for `create_grace`.
+    None,
 }
 
 /// A configured CRM.
+///
+/// It is called for one batch at a time by each of several tasks; it must not retry, sleep, pace itself or keep
+/// records back. A destination that has to log in may do so within any call.
 #[async_trait]
 pub trait Destination: Send + Sync {
-    /// Most records in one [`push`](Destination::push).
+    /// Most records in one [`push`](Destination::push) or [`look_up`](Destination::look_up).
     fn batch_size(&self) -> usize;
 
     /// What is sent where configuration names no fields: lead value name and CRM property.
@@ -252,17 +210,73 @@ pub trait Destination: Send + Sync {
         false
     }
 
-    /// Calls per time that the CRM allows by default; `None`: no limit known.
+    /// Calls per short time that the CRM allows by default; `None`: no limit known.
     fn default_rate(&self) -> Option<config::Rate> {
         None
     }
 
-    /// Writes the records in one call. `Ok` has exactly one outcome per record, in the order given:
-    /// an implementation lines the answer up itself and reports what the answer does not name as
-    /// [`Outcome::Unknown`]. It must not retry, sleep or keep records back. Keys (`lead.email`) are distinct.
-    async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError>;
+    /// What the CRM allows per day by default, in the unit of [`cost`](Destination::cost); `None`: no limit known.
+    fn default_daily(&self) -> Option<u32> {
+        None
+    }
 
-    /// Checks credentials, the key and the mapped properties without writing. `Ok`: one sentence per
-    /// thing found right. `Err`: the first thing that is wrong.
-    async fn check(&self, properties: &[String]) -> Result<Vec<String>, CallError>;
+    /// What a push of so many records takes of the day's limit: calls, or the CRM's tokens or credits.
+    fn cost(&self, _records: usize) -> u32 {
+        1
+    }
+
+    /// Whether the CRM itself enforces the key.
+    fn key(&self) -> Key {
+        Key::Enforced
+    }
+
+    /// Records of one call share this word: "by_id" and "by_key", or kinds of object, where the CRM needs
+    /// different calls for them. Also for [`look_up`](Destination::look_up).
+    fn group(&self, _record: &Record) -> &'static str {
+        ""
+    }
+
+    /// Writes the records in one call: by `remote_id` where there is one, and then the e-mail is *not* sent, else by key
+    /// (for [`Key::None`]: makes a new contact). `Ok` has exactly one outcome per record, in the order given: an
+    /// implementation lines the answer up itself and reports what the answer does not name as
+    /// [`Outcome::Unknown`]. Keys (`lead.email`) are distinct, and records are of one [group](Destination::group).
+    async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError>;
+
+    /// What the CRM has for each record, in the order given: by `remote_id` where there is one, else by key; for
+    /// [`Key::None`] by our own key property if one is configured, and by e-mail. All that match; of a contact that
+    /// was merged the one that survived. Of the properties those in `properties`.
+    ///
+    /// Only where the kind [reads](Kind::reads).
+    async fn look_up(
+        &self,
+        records: &[Record],
+        properties: &[String],
+    ) -> Result<Reply<Vec<Vec<Remote>>>, CallError> {
+        let _ = (records, properties);
+        Err(unreadable())
+    }
+
+    /// One page of all contacts, archived ones where the CRM lists them. `cursor` is `None` for the first page, then
+    /// [`Page::next`].
+    ///
+    /// Only where the kind [reads](Kind::reads).
+    async fn list(
+        &self,
+        cursor: Option<&str>,
+        properties: &[String],
+    ) -> Result<Reply<Page>, CallError> {
+        let _ = (cursor, properties);
+        Err(unreadable())
+    }
+
+    /// Checks credentials, that the key is there and unique, and that the mapped properties exist, fit and can be
+    /// written, without writing. `Ok`: one sentence per thing found right. `Err`: the first thing that is wrong.
+    async fn check(&self, fields: &[Mapped]) -> Result<Vec<String>, CallError>;
+}
+
+fn unreadable() -> CallError {
+    CallError::Misconfigured {
+        code: "UNREADABLE".to_owned(),
+        message: "what is at this kind of destination cannot be read".to_owned(),
+    }
 }

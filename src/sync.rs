@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use crate::config::Rate;
-use crate::destinations::Destination;
+use crate::destinations::{Destination, Mapped};
 use crate::error::Chain;
 use crate::stop::Stop;
 use crate::store::{Store, StoreError};
@@ -63,8 +63,8 @@ pub struct Configured {
     pub name: String,
     /// The CRM.
     pub destination: Arc<dyn Destination>,
-    /// Lead value name and CRM property, sorted by property.
-    pub fields: Vec<(String, String)>,
+    /// What is sent, sorted by property.
+    pub fields: Vec<Mapped>,
     /// Calls per time over all instances.
     pub rate: Option<Rate>,
     /// Calls under way at once in this instance.

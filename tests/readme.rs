@@ -232,7 +232,7 @@ fn fields_of_hubspot_are_its_own() {
         .map(|row| [0, 1].map(|at| row[at].trim_matches('`').to_owned()))
         .collect();
     fields.sort_by(|a, b| a[1].cmp(&b[1]));
-    let own = built[0].fields.iter().map(|(value, to)| [value.clone(), to.clone()]);
+    let own = built[0].fields.iter().map(|f| [f.value.clone(), f.property.clone()]);
     assert_eq!(fields, own.collect::<Vec<_>>());
     for field in Field::ALL {
         assert!(Target::NAMES.contains(&field.name()));

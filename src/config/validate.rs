@@ -257,16 +257,21 @@ impl Findings {
         if let Some(concurrency) = destination.concurrency {
             self.within(&at("concurrency"), concurrency, 1..=1000);
         }
-        if let Some(url) = &destination.base_url {
+        self.within(&at("backfill_share"), destination.backfill_share.into(), 1..=100);
+        self.refuse_if(destination.daily == Some(0), &[&at("daily")], "must be more than 0");
+        for (key, url) in
+            [("base_url", &destination.base_url), ("token_url", &destination.token_url)]
+        {
+            let Some(url) = url else { continue };
             let plain = url.strip_prefix("http://");
             self.refuse_if(
                 plain.or(url.strip_prefix("https://")).is_none_or(str::is_empty),
-                &[&at("base_url")],
+                &[&at(key)],
                 "must begin with https:// (or http://)",
             );
             self.warn_if(
                 plain.is_some_and(|rest| !is_local(rest)),
-                &[&at("base_url")],
+                &[&at(key)],
                 "is not encrypted: personal data and credentials travel in the clear",
             );
         }

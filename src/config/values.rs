@@ -32,6 +32,14 @@ pub(super) fn default_tolerance() -> Duration {
     Duration::from_secs(300)
 }
 
+pub(super) fn default_backfill_share() -> u8 {
+    80
+}
+
+pub(super) fn default_create_grace() -> Duration {
+    Duration::from_secs(600)
+}
+
 /// The schedule as `sync.schedule` spells it: `None` for `continuous`, else the cron expression.
 /// The error is a sentence.
 pub fn cron(text: &str) -> Result<Option<cronexpr::Crontab>, String> {
@@ -277,7 +285,7 @@ impl<'de> Deserialize<'de> for Property {
             type Value = Property;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a CRM property, or { to = \"name\" }")
+                f.write_str("the name of a CRM property, or { to = \"name\", write = ... }")
             }
 
             fn visit_str<E: de::Error>(self, name: &str) -> Result<Property, E> {

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
+use serde_json::Value;
 
-use super::{CallError, DestinationError};
+use super::{CallError, DestinationError, Record};
 use crate::config;
 use crate::error::Chain;
 
@@ -24,10 +26,15 @@ const MAX_PAUSE: Duration = Duration::from_secs(24 * 3600);
 /// Longest text of a CRM that is kept, in characters.
 const MAX_WORDS: usize = 300;
 
+/// What a path segment has as it is (RFC 3986, unreserved); `:` stands in some CRMs' paths and is added there.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// An HTTP client for one destination.
+#[derive(Clone)]
 pub(super) struct Client {
     inner: reqwest::Client,
     base: Url,
+    call_timeout: Duration,
 }
 
 /// What the other side answered.
@@ -41,6 +48,78 @@ pub(super) struct Answer {
     pub broken: Option<String>,
 }
 
+/// One request, to be sent below a client's base URL.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    method: Method,
+    path: String,
+    query: Vec<(&'static str, String)>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Option<(&'static str, Vec<u8>)>,
+}
+
+impl Call {
+    /// `path` begins with `/` and is added to that of the base URL, or is empty for the base URL itself. What is not
+    /// ours in it goes through [`segment`].
+    pub fn new(method: Method, path: impl Into<String>) -> Call {
+        Call { method, path: path.into(), query: Vec::new(), headers: Vec::new(), body: None }
+    }
+
+    pub fn get(path: impl Into<String>) -> Call {
+        Call::new(Method::GET, path)
+    }
+
+    pub fn post(path: impl Into<String>) -> Call {
+        Call::new(Method::POST, path)
+    }
+
+    pub fn patch(path: impl Into<String>) -> Call {
+        Call::new(Method::PATCH, path)
+    }
+
+    /// Adds a parameter to the query, encoded here.
+    pub fn query(mut self, name: &'static str, value: impl Into<String>) -> Call {
+        self.query.push((name, value.into()));
+        self
+    }
+
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Call {
+        self.headers.push((name, value));
+        self
+    }
+
+    pub fn headers(mut self, headers: impl IntoIterator<Item = (HeaderName, HeaderValue)>) -> Call {
+        self.headers.extend(headers);
+        self
+    }
+
+    pub fn json(self, body: &Value) -> Call {
+        self.json_bytes(body.to_string().into_bytes())
+    }
+
+    /// JSON whose exact bytes matter, because they are signed.
+    pub fn json_bytes(mut self, body: Vec<u8>) -> Call {
+        self.body = Some(("application/json", body));
+        self
+    }
+
+    /// An HTML form.
+    pub fn form(mut self, fields: &[(&str, &str)]) -> Call {
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        self.body = Some(("application/x-www-form-urlencoded", body.into_bytes()));
+        self
+    }
+}
+
+/// A text as one segment of a path: an address, an id of the CRM's.
+pub(super) fn segment(text: &str) -> String {
+    match text {
+        // These would walk up the path, also when encoded once.
+        "." | ".." => text.replace('.', "%252E"),
+        text => utf8_percent_encode(text, SEGMENT).to_string(),
+    }
+}
+
 impl Client {
     /// A client whose requests go below `base_url`, or below `default` where configuration names none.
     pub fn new(
@@ -48,23 +127,46 @@ impl Client {
         default: Option<&str>,
         call_timeout: Duration,
     ) -> Result<Client, DestinationError> {
-        let invalid = |why: String| DestinationError::Invalid {
-            name: config.name.clone(),
-            key: "base_url",
-            why,
-        };
+        let written = config.base_url.as_deref().or(default);
+        let why = "it says where the CRM is, like \"https://example.com/leads\"";
+        Client::to(config, "base_url", written, why, call_timeout)
+    }
+
+    /// A client for the address that `key` of the configuration names; `why` says what it is for where there is none.
+    pub fn to(
+        config: &config::Destination,
+        key: &'static str,
+        written: Option<&str>,
+        why: &'static str,
+        call_timeout: Duration,
+    ) -> Result<Client, DestinationError> {
+        let name = || config.name.clone();
+        let invalid = |why: String| DestinationError::Invalid { name: name(), key, why };
         let written =
-            config.base_url.as_deref().or(default).ok_or_else(|| DestinationError::Missing {
-                name: config.name.clone(),
-                key: "base_url",
-                why: "it says where to send the leads, like \"https://example.com/leads\"",
-            })?;
+            written.ok_or_else(|| DestinationError::Missing { name: name(), key, why })?;
         let base = Url::parse(written).map_err(|e| invalid(format!("is not a URL: {e}")))?;
         if !matches!(base.scheme(), "http" | "https") {
             return Err(invalid("must begin with https:// or http://".to_owned()));
         }
         let inner = caller(&base, call_timeout).map_err(invalid)?;
-        Ok(Client { inner, base })
+        Ok(Client { inner, base, call_timeout })
+    }
+
+    /// The same for another base URL, which the CRM told with a token. Not one without encryption where ours has it.
+    pub fn at(&self, base: &str) -> Result<Client, CallError> {
+        let odd =
+            |why: String| CallError::Misconfigured { code: "BASE_URL".to_owned(), message: why };
+        let base = Url::parse(base)
+            .map_err(|e| odd(format!("the CRM names an address for its API that is none: {e}")))?;
+        if base.scheme() != "https" && base.scheme() != self.base.scheme() {
+            return Err(odd("the CRM names an address for its API without https".to_owned()));
+        }
+        let inner = match base.host_str() == self.base.host_str() {
+            true => self.inner.clone(),
+            false => caller(&base, self.call_timeout)
+                .map_err(|message| CallError::Unreachable { message })?,
+        };
+        Ok(Client { inner, base, call_timeout: self.call_timeout })
     }
 
     /// The base URL without what may be secret in it.
@@ -74,22 +176,20 @@ impl Client {
         format!("{}://{host}{port}{}", self.base.scheme(), self.base.path())
     }
 
-    /// Sends one request to the base URL with `path` (which begins with `/`) added, and reads the answer. An error is
-    /// `Unreachable` only where the request cannot have been sent.
-    pub async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        headers: Vec<(HeaderName, HeaderValue)>,
-        body: Option<Vec<u8>>,
-    ) -> Result<Answer, CallError> {
+    /// Sends one request and reads the answer. An error is `Unreachable` only where the request cannot have been
+    /// sent.
+    pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
         let mut url = self.base.clone();
-        if !path.is_empty() {
-            url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        if !call.path.is_empty() {
+            url.set_path(&format!("{}{}", self.base.path().trim_end_matches('/'), call.path));
         }
-        let mut request = self.inner.request(method, url).headers(headers.into_iter().collect());
-        if let Some(body) = body {
-            request = request.header(http::header::CONTENT_TYPE, "application/json").body(body);
+        if !call.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&call.query);
+        }
+        let mut request =
+            self.inner.request(call.method, url).headers(call.headers.into_iter().collect());
+        if let Some((kind, body)) = call.body {
+            request = request.header(http::header::CONTENT_TYPE, kind).body(body);
         }
         let mut response = request.send().await.map_err(failure)?;
         let status = response.status().as_u16();
@@ -186,6 +286,30 @@ impl Answer {
         Some(pause.min(MAX_PAUSE))
     }
 
+    /// The body as JSON. An answer that promises success must be readable as a whole, or the outcome is unknown; of
+    /// any other the status says enough, and HTML, nothing or half a page is `null`.
+    pub fn json(&self) -> Result<Value, CallError> {
+        let parsed = serde_json::from_slice(&self.body);
+        if !(200..300).contains(&self.status) {
+            return Ok(parsed.unwrap_or(Value::Null));
+        }
+        let why = match (&self.broken, parsed) {
+            (None, Ok(body)) => return Ok(body),
+            (Some(broken), _) => broken.clone(),
+            (None, Err(_)) => "the answer is not JSON".to_owned(),
+        };
+        let message = format!("{} but {why}", self.words());
+        Err(CallError::Unknown { after: None, message })
+    }
+
+    /// A header that is a whole number, as those of limits are; fractions are cut off, too large ones are the largest.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        let text = self.header(name)?.trim();
+        let whole = text.split('.').next().unwrap_or(text);
+        let number: u64 = whole.parse().ok()?;
+        Some(u32::try_from(number).unwrap_or(u32::MAX))
+    }
+
     /// A header as text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -225,6 +349,14 @@ pub(super) fn redacted<'a>(text: &str, values: impl IntoIterator<Item = &'a str>
         .collect()
 }
 
+/// What was sent of the records, for [`redacted`].
+pub(super) fn sent(records: &[Record]) -> impl Iterator<Item = &str> {
+    records.iter().flat_map(|record| {
+        let values = record.properties.iter().filter_map(|(_, value)| value.as_deref());
+        values.chain([record.lead.email.as_str()])
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,6 +379,22 @@ mod tests {
         for odd in ["", "soon", "-5", "1.5"] {
             assert_eq!(answer(odd).retry_after(), None, "{odd}");
         }
+    }
+
+    #[test]
+    fn a_segment_stays_one() {
+        assert_eq!(segment("ana+x/é@example.com"), "ana%2Bx%2F%C3%A9%40example.com");
+        let url = Url::parse(&format!("http://x/a/{}/b", segment(".."))).unwrap();
+        assert_eq!(url.path(), "/a/%252E%252E/b");
+    }
+
+    #[test]
+    fn numbers_of_headers() {
+        let number = |text: &str| answer(text).number("retry-after");
+        assert_eq!(number(" 8 "), Some(8));
+        assert_eq!(number("8.75"), Some(8));
+        assert_eq!(number("99999999999"), Some(u32::MAX));
+        assert_eq!((number("-1"), number("many"), number("")), (None, None, None));
     }
 
     #[test]

@@ -8,19 +8,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::{HeaderName, HeaderValue, Method, header};
+use http::{HeaderValue, header};
 use serde_json::{Value, json};
 
-use super::client::{Answer, Client, redacted};
-use super::{Built, CallError, Destination, DestinationError, Kind, Outcome, Record};
+use super::client::{Answer, Call, Client, redacted};
+use super::{
+    Built, CallError, Destination, DestinationError, Kind, Limit, Mapped, Outcome, Record, Reply,
+    Setup,
+};
 use crate::config;
 
 mod said;
 
 use said::{Blame, Said};
 
-pub(super) const KIND: Kind =
-    Kind { name: "hubspot", summary: "HubSpot contacts, keyed by e-mail", build };
+pub(super) const KIND: Kind = Kind {
+    name: "hubspot",
+    summary: "HubSpot contacts, keyed by e-mail",
+    keys: &["token"],
+    reads: true,
+    build,
+};
 
 const UPSERT: &str = "/crm/v3/objects/contacts/batch/upsert";
 const PROPERTIES: &str = "/crm/v3/properties/contacts";
@@ -32,7 +40,7 @@ struct Hubspot {
     authorization: HeaderValue,
 }
 
-fn build(config: &config::Destination, call_timeout: Duration) -> Built {
+fn build(config: &config::Destination, setup: &Setup) -> Built {
     let name = || config.name.clone();
     let Some(token) = &config.token else {
         return Err(DestinationError::Missing {
@@ -55,7 +63,7 @@ fn build(config: &config::Destination, call_timeout: Duration) -> Built {
     let mut authorization =
         HeaderValue::try_from(format!("Bearer {}", token.expose().trim())).map_err(invalid)?;
     authorization.set_sensitive(true);
-    let client = Client::new(config, Some("https://api.hubapi.com"), call_timeout)?;
+    let client = Client::new(config, Some("https://api.hubapi.com"), setup.call_timeout)?;
     Ok(Arc::new(Hubspot { client, authorization }))
 }
 
@@ -85,24 +93,27 @@ impl Destination for Hubspot {
         Some(config::Rate { calls: 100, per: Duration::from_secs(10) })
     }
 
-    async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
-        if records.is_empty() {
-            return Ok(Vec::new());
-        }
-        let body = request(records).to_string().into_bytes();
-        let answer = self.client.send(Method::POST, UPSERT, self.headers(), Some(body)).await?;
-        read(&answer, records)
+    fn default_daily(&self) -> Option<u32> {
+        Some(250_000)
     }
 
-    async fn check(&self, properties: &[String]) -> Result<Vec<String>, CallError> {
-        let answer = self.client.send(Method::GET, PROPERTIES, self.headers(), None).await?;
-        let body = whole(&answer)?;
+    async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
+        if records.is_empty() {
+            return Ok(Vec::new().into());
+        }
+        let answer = self.call(Call::post(UPSERT).json(&request(records))).await?;
+        Ok(Reply { value: read(&answer, records)?, limits: limits(&answer) })
+    }
+
+    async fn check(&self, fields: &[Mapped]) -> Result<Vec<String>, CallError> {
+        let answer = self.call(Call::get(PROPERTIES)).await?;
+        let body = answer.json()?;
         if answer.status != 200 {
             return Err(said::refusal(&answer, &body, &[]));
         }
         let listed: HashMap<&str, &Value> =
             items(&body, "results").iter().filter_map(|p| Some((p["name"].as_str()?, p))).collect();
-        for property in properties {
+        for property in fields.iter().map(|f| &f.property) {
             let misconfigured = |code: &str, why: String| {
                 Err(CallError::Misconfigured { code: code.into(), message: why })
             };
@@ -133,29 +144,48 @@ impl Destination for Hubspot {
             }
         }
         // Scopes are looked at before the content, and an empty batch writes nothing.
-        let empty = json!({"inputs": []}).to_string().into_bytes();
-        let answer = self.client.send(Method::POST, UPSERT, self.headers(), Some(empty)).await?;
+        let answer = self.call(Call::post(UPSERT).json(&json!({"inputs": []}))).await?;
         if matches!(answer.status, 401 | 403) {
-            return Err(said::refusal(&answer, &whole(&answer)?, &[]));
+            return Err(said::refusal(&answer, &answer.json()?, &[]));
         }
         let mut found = vec![
             format!("{} knows the token and lets it write contacts", self.client.shown()),
             "contacts are keyed by e-mail, which HubSpot keeps unique".to_owned(),
         ];
-        if !properties.is_empty() {
-            found.push(format!(
-                "all {} mapped properties exist and can be written",
-                properties.len()
-            ));
+        if !fields.is_empty() {
+            found.push(format!("all {} mapped properties exist and can be written", fields.len()));
         }
         Ok(found)
     }
 }
 
 impl Hubspot {
-    fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
-        vec![(header::AUTHORIZATION, self.authorization.clone())]
+    async fn call(&self, call: Call) -> Result<Answer, CallError> {
+        let call = call.header(header::AUTHORIZATION, self.authorization.clone());
+        self.client.call(call).await
     }
+}
+
+/// The rolling window and the day, as the headers tell them.
+fn limits(answer: &Answer) -> Vec<Limit> {
+    let rolling = || {
+        let window = answer.number("x-hubspot-ratelimit-interval-milliseconds")?;
+        Some(Limit {
+            window: Duration::from_millis(window.into()),
+            allowed: answer.number("x-hubspot-ratelimit-max"),
+            remaining: answer.number("x-hubspot-ratelimit-remaining")?,
+            resets_in: None,
+        })
+    };
+    let day = || {
+        Some(Limit {
+            window: Duration::from_secs(86_400),
+            allowed: answer.number("x-hubspot-ratelimit-daily"),
+            remaining: answer.number("x-hubspot-ratelimit-daily-remaining")?,
+            resets_in: None,
+        })
+    };
+    rolling().into_iter().chain(day()).collect()
 }
 
 /// The body of a batch upsert. "" clears a property, which null does not.
@@ -187,29 +217,13 @@ fn stage(ours: &str) -> &str {
     }
 }
 
-/// The members of a body; an answer that promises success must be readable as a whole.
-fn whole(answer: &Answer) -> Result<Value, CallError> {
-    let parsed = serde_json::from_slice(&answer.body);
-    if !(200..300).contains(&answer.status) {
-        // HTML, nothing, half a page: the status says enough.
-        return Ok(parsed.unwrap_or(Value::Null));
-    }
-    let why = match (&answer.broken, parsed) {
-        (None, Ok(body)) => return Ok(body),
-        (Some(broken), _) => broken.clone(),
-        (None, Err(_)) => "the answer is not JSON".to_owned(),
-    };
-    let message = format!("{} but {why}", answer.words());
-    Err(CallError::Unknown { after: None, message })
-}
-
 fn items<'a>(body: &'a Value, list: &str) -> &'a [Value] {
     body[list].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// One outcome per record, or why there is none.
 fn read(answer: &Answer, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
-    let body = whole(answer)?;
+    let body = answer.json()?;
     if answer.status == 409 {
         // Somebody else created one of them in this instant: nothing was written, the next try is an update.
         let said = Said::new(&body, answer);

@@ -3,7 +3,6 @@
 //! The receiver upserts by `lead_id`. A repeat carries the same `webhook-id` as the first attempt.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{HeaderName, HeaderValue, Method};
@@ -11,13 +10,20 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use standardwebhooks::Webhook as Signer;
 
-use super::client::{Answer, Client, redacted};
-use super::{Built, CallError, Destination, DestinationError, Kind, Outcome, Record};
+use super::client::{Answer, Call, Client, redacted, sent};
+use super::{
+    Built, CallError, Destination, DestinationError, Kind, Mapped, Outcome, Record, Reply, Setup,
+};
 use crate::config;
 use crate::lead::{Lead, Micros};
 
-pub(super) const KIND: Kind =
-    Kind { name: "webhook", summary: "any receiver of signed webhooks, one call per lead", build };
+pub(super) const KIND: Kind = Kind {
+    name: "webhook",
+    summary: "any receiver of signed webhooks, one call per lead",
+    keys: &["secret"],
+    reads: false,
+    build,
+};
 
 /// Members of `data` that are always there.
 const OWN: [&str; 3] = ["lead_id", "email", "version"];
@@ -31,7 +37,7 @@ struct Webhook {
     chosen: bool,
 }
 
-fn build(config: &config::Destination, call_timeout: Duration) -> Built {
+fn build(config: &config::Destination, setup: &Setup) -> Built {
     let name = || config.name.clone();
     let Some(secret) = &config.secret else {
         return Err(DestinationError::Missing {
@@ -54,7 +60,7 @@ fn build(config: &config::Destination, call_timeout: Duration) -> Built {
     if taken {
         return Err(invalid("fields", "maps to lead_id, email or version, which are always sent"));
     }
-    let client = Client::new(config, None, call_timeout)?;
+    let client = Client::new(config, None, setup.call_timeout)?;
     Ok(Arc::new(Webhook { client, signer, chosen: !config.fields.is_empty() }))
 }
 
@@ -95,12 +101,12 @@ impl Destination for Webhook {
         !self.chosen
     }
 
-    async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
+    async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
         let [record] = records else {
             // The batch size is 1; whoever sends more has not sent anything.
             let message = format!("{} records in a call of at most one", records.len());
             return match records.is_empty() {
-                true => Ok(Vec::new()),
+                true => Ok(Vec::new().into()),
                 false => Err(CallError::Refused { code: "BATCH".into(), field: None, message }),
             };
         };
@@ -108,13 +114,14 @@ impl Destination for Webhook {
         let body = body(record, self.chosen, now).to_string().into_bytes();
         let id = format!("msg_{}_{}", record.lead.lead_id, record.lead.version);
         let headers = self.signed(&id, now.as_second(), &body)?;
-        let answer = self.client.send(Method::POST, "", headers, Some(body)).await?;
-        read(&answer, record)
+        let call = Call::post("").headers(headers).json_bytes(body);
+        let answer = self.client.call(call).await?;
+        Ok(read(&answer, record)?.into())
     }
 
-    async fn check(&self, _properties: &[String]) -> Result<Vec<String>, CallError> {
+    async fn check(&self, _fields: &[Mapped]) -> Result<Vec<String>, CallError> {
         // Any answer will do: many receivers know no method but POST, and a POST would be a delivery.
-        self.client.send(Method::HEAD, "", Vec::new(), None).await?;
+        self.client.call(Call::new(Method::HEAD, "")).await?;
         Ok(vec![format!(
             "{} can be reached; whether it accepts the signature shows with the first lead",
             self.client.shown()
@@ -204,11 +211,8 @@ fn time(at: Micros) -> Option<String> {
 fn read(answer: &Answer, record: &Record) -> Result<Vec<Outcome>, CallError> {
     let after = answer.retry_after();
     let code = answer.status.to_string();
-    let values = record.properties.iter().filter_map(|(_, value)| value.as_deref());
-    let said = redacted(
-        &String::from_utf8_lossy(&answer.body),
-        values.chain([record.lead.email.as_str()]),
-    );
+    let body = String::from_utf8_lossy(&answer.body);
+    let said = redacted(&body, sent(std::slice::from_ref(record)));
     let message = match said.trim() {
         "" => answer.words(),
         said => format!("{}: {said}", answer.words()),

@@ -56,6 +56,18 @@ impl Settings {
                     PushResult::Retry(error, delay)
                 }
                 Outcome::Unknown { message } => PushResult::Unknown(unknown_error(message), delay),
+                Outcome::Exists { remote_id } => {
+                    let message = format!("the contact {remote_id} carries the key");
+                    PushResult::Parked(record_error("exists".to_owned(), None, message))
+                }
+                Outcome::Gone => {
+                    let message = "the contact was deleted".to_owned();
+                    PushResult::Parked(record_error("deleted".to_owned(), None, message))
+                }
+                Outcome::Ambiguous { remote_ids } => {
+                    let message = format!("several contacts match: {}", remote_ids.join(", "));
+                    PushResult::Parked(record_error("ambiguous".to_owned(), None, message))
+                }
             }
         };
         batch

@@ -2,15 +2,18 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::destinations::Mapped;
 use crate::lead::Lead;
 
 /// The mapped properties of a lead, in the order of `fields`. A value that was never set is left out
 /// (it is left alone at the CRM); one that was cleared on purpose is `None`.
-pub fn properties(lead: &Lead, fields: &[(String, String)]) -> Vec<(String, Option<String>)> {
-    fields
-        .iter()
-        .filter_map(|(value, property)| Some((property.clone(), lead.value_of(value)?)))
-        .collect()
+pub fn properties(lead: &Lead, fields: &[Mapped]) -> Vec<(String, Option<String>)> {
+    let property = |field: &Mapped| {
+        let value = lead.value_of(&field.value)?;
+        let value = value.map(|value| field.values.get(&value).cloned().unwrap_or(value));
+        Some((field.property.clone(), value))
+    };
+    fields.iter().filter_map(property).collect()
 }
 
 /// Digest of what is sent: the same again needs no call. Where the `whole` lead is sent and not only its
@@ -38,11 +41,11 @@ mod tests {
     use super::*;
     use crate::lead::Field;
 
-    fn fields() -> Vec<(String, String)> {
+    fn fields() -> Vec<Mapped> {
         vec![
-            ("first_name".into(), "firstname".into()),
-            ("phone".into(), "phone".into()),
-            ("attributes.budget".into(), "budget".into()),
+            Mapped::new("first_name", "firstname"),
+            Mapped::new("phone", "phone"),
+            Mapped::new("attributes.budget", "budget"),
         ]
     }
 

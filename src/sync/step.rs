@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::answer::log_pause;
 use super::payload;
 use super::{Configured, Syncer};
-use crate::destinations::{CallError, Outcome, Record};
+use crate::destinations::{CallError, Outcome, Record, Reply};
 use crate::error::Chain;
 use crate::stop::Stop;
 use crate::store::StoreError;
@@ -178,7 +178,7 @@ impl Syncer {
             let Some(batch) = batches.pop() else { break };
             done.calls += 1;
             let (results, pause) = match self.call(destination, &batch, stop).await {
-                Ok(outcomes) => (settings.results(&batch, outcomes), None),
+                Ok(reply) => (settings.results(&batch, reply.value), None),
                 Err(CallError::Refused { .. }) if batch.len() > 1 => {
                     // Nothing was written; the culprit is found by halving.
                     let mut left = batch;
@@ -246,7 +246,7 @@ impl Syncer {
         destination: &Configured,
         batch: &[Prepared],
         stop: &Stop,
-    ) -> Result<Vec<Outcome>, CallError> {
+    ) -> Result<Reply<Vec<Outcome>>, CallError> {
         let records: Vec<Record> = batch.iter().map(|p| p.record.clone()).collect();
         let unknown =
             |message: &str| CallError::Unknown { after: None, message: message.to_owned() };
@@ -256,16 +256,16 @@ impl Syncer {
         };
         // A panic over one answer must not end the loop, and tells nothing about what was written.
         let push = AssertUnwindSafe(destination.destination.push(&records)).catch_unwind();
-        let outcomes = tokio::select! {
+        let reply = tokio::select! {
             biased;
-            outcomes = push => outcomes.map_err(|_| unknown("reading the answer panicked"))??,
+            reply = push => reply.map_err(|_| unknown("reading the answer panicked"))??,
             () = tokio::time::sleep(self.settings.call_timeout) => {
                 return Err(unknown("no answer within the call's deadline"));
             }
             () = stopping => return Err(unknown("no answer before the service stopped")),
         };
-        match outcomes.len() == batch.len() {
-            true => Ok(outcomes),
+        match reply.value.len() == batch.len() {
+            true => Ok(reply),
             false => Err(unknown("the answer does not match what was sent")),
         }
     }

@@ -2,13 +2,12 @@
 //!
 //! The suite walks `DESTINATIONS`; a new kind needs a [`Rig`] in [`rig`], and gets all of it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leadsync::config;
 use leadsync::destinations::{
-    self, CallError, DESTINATIONS, Destination, DestinationError, Outcome, Record,
+    self, CallError, DESTINATIONS, Destination, DestinationError, Mapped, Outcome, Record, Setup,
 };
 use leadsync::fake_crm::hubspot::{Token, TokenState};
 use leadsync::fake_crm::{Apply, Body, Crm, FakeCrm, Fault, Options, Order};
@@ -61,7 +60,7 @@ impl Bench {
     async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
         let mut outcomes = Vec::new();
         for call in records.chunks(self.to.batch_size()) {
-            outcomes.extend(self.to.push(call).await?);
+            outcomes.extend(self.to.push(call).await?.value);
         }
         Ok(outcomes)
     }
@@ -106,24 +105,21 @@ impl Bench {
 }
 
 fn config(kind: &str, base_url: &str) -> config::Destination {
-    config::Destination {
-        name: "crm".to_owned(),
-        kind: kind.to_owned(),
-        token: Some(Secret::new("t")),
-        secret: Some(Secret::new(SECRET)),
-        base_url: Some(base_url.to_owned()),
-        rate: None,
-        concurrency: None,
-        fields: BTreeMap::new(),
+    let base_url = Some(base_url.to_owned());
+    let mut config = config::Destination { base_url, ..config::Destination::new("crm", kind) };
+    match kind {
+        "webhook" => config.secret = Some(Secret::new(SECRET)),
+        _ => config.token = Some(Secret::new("t")),
     }
+    config
 }
 
 fn build(config: &config::Destination) -> Arc<dyn Destination> {
-    destinations::build(config, DEADLINE).unwrap()
+    destinations::build(config, &Setup::new(DEADLINE)).unwrap()
 }
 
 fn refused(config: &config::Destination) -> DestinationError {
-    destinations::build(config, DEADLINE).err().expect("this configuration is wrong")
+    destinations::build(config, &Setup::new(DEADLINE)).err().expect("this configuration is wrong")
 }
 
 /// A lead whose id follows from its e-mail, with its default properties for HubSpot, which a webhook ignores.
@@ -175,7 +171,7 @@ async fn create_update_repeat() {
         }
         bench.written(&records(&["bo@example.com", "dee@example.com"])).await;
         bench.exactly(&["ana@example.com", "bo@example.com", "cy@example.com", "dee@example.com"]);
-        assert_eq!(bench.to.push(&[]).await, Ok(Vec::new()), "nothing to push is no call");
+        assert_eq!(bench.to.push(&[]).await, Ok(Vec::new().into()), "nothing to push is no call");
     })
     .await;
 }
@@ -286,7 +282,7 @@ async fn a_crm_that_is_down_is_unreachable() {
 async fn a_failed_tls_handshake_is_unreachable() {
     each(async |bench| {
         let config = config(bench.rig.kind, &bench.fake.url().replace("http:", "https:"));
-        match destinations::build(&config, DEADLINE) {
+        match destinations::build(&config, &Setup::new(DEADLINE)) {
             Ok(to) => {
                 let result = to.push(&records(&THREE[..1])).await;
                 assert!(matches!(result, Err(CallError::Unreachable { .. })), "{result:?}");
@@ -327,8 +323,8 @@ async fn nothing_secret_or_personal_is_said() {
 #[tokio::test]
 async fn check_writes_nothing() {
     each(async |bench| {
-        let mapped: Vec<String> =
-            bench.to.default_fields().iter().map(|(_, to)| (*to).to_owned()).collect();
+        let defaults = bench.to.default_fields().iter();
+        let mapped: Vec<Mapped> = defaults.map(|(value, to)| Mapped::new(*value, *to)).collect();
         let found = bench.to.check(&mapped).await.unwrap();
         assert!(!found.is_empty());
         bench.exactly(&[]);
@@ -566,7 +562,7 @@ async fn raw(bench: &Bench, path: &str, body: &Value) {
 #[tokio::test]
 async fn hubspot_check_says_what_to_do() {
     let bench = Bench::hubspot().await;
-    let check = async |property: &str| bench.to.check(&[property.to_owned()]).await;
+    let check = async |property: &str| bench.to.check(&[Mapped::new("first_name", property)]).await;
     let Err(CallError::Misconfigured { code, message }) = check("frstname").await else { panic!() };
     assert_eq!(code, "PROPERTY_DOESNT_EXIST");
     assert!(message.contains("did you mean \"firstname\"?"), "{message}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leadsync::app::{self, Roles};
-use leadsync::destinations::{CallError, Destination, Outcome, Record};
+use leadsync::destinations::{CallError, Destination, Mapped, Outcome, Record, Reply};
 use leadsync::fake_crm::Crm;
 use leadsync::stop::Stop;
 use leadsync::sync::step::{Done, Step};
@@ -170,12 +170,12 @@ impl Rig {
         let sql = "select l.email, to_jsonb(l) from leadsync.leads as l";
         let rows = self.sql.query(sql, &[]).await.expect("leads");
         let properties = |lead: Value| {
-            let of = |(value, property): &(String, String)| {
-                let value = match value.strip_prefix("attributes.") {
+            let of = |field: &Mapped| {
+                let value = match field.value.strip_prefix("attributes.") {
                     Some(name) => &lead["attributes"][name][2],
-                    None => &lead[value.as_str()],
+                    None => &lead[field.value.as_str()],
                 };
-                Some((property.clone(), value.as_str()?.to_owned()))
+                Some((field.property.clone(), value.as_str()?.to_owned()))
             };
             self.destination.fields.iter().filter_map(of).collect()
         };
@@ -323,15 +323,15 @@ impl Destination for Gated {
         self.inner.default_fields()
     }
 
-    async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
+    async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
         self.before.go_through().await;
         let outcomes = self.inner.push(records).await;
         self.after.go_through().await;
         outcomes
     }
 
-    async fn check(&self, properties: &[String]) -> Result<Vec<String>, CallError> {
-        self.inner.check(properties).await
+    async fn check(&self, fields: &[Mapped]) -> Result<Vec<String>, CallError> {
+        self.inner.check(fields).await
     }
 }
 
@@ -348,12 +348,12 @@ impl Destination for Slow {
         self.0.default_fields()
     }
 
-    async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
+    async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
         tokio::time::sleep(self.1).await;
         self.0.push(records).await
     }
 
-    async fn check(&self, properties: &[String]) -> Result<Vec<String>, CallError> {
-        self.0.check(properties).await
+    async fn check(&self, fields: &[Mapped]) -> Result<Vec<String>, CallError> {
+        self.0.check(fields).await
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::super::client::{Answer, redacted};
+use super::super::client::{Answer, redacted, sent};
 use super::super::{CallError, Outcome, Record};
 use super::{items, texts};
 
@@ -74,10 +74,7 @@ impl Said {
 
     /// HubSpot's words without what was sent.
     pub fn message(&self, records: &[Record]) -> String {
-        let values = records.iter().flat_map(|r| {
-            r.properties.iter().filter_map(|(_, v)| v.as_deref()).chain([r.lead.email.as_str()])
-        });
-        redacted(&self.words, values)
+        redacted(&self.words, sent(records))
     }
 
     pub fn blame(&self) -> Blame {

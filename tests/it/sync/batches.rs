@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leadsync::destinations::{CallError, Destination, Outcome, Record};
+use leadsync::destinations::{CallError, Destination, Mapped, Outcome, Record, Reply};
 use leadsync::fake_crm::hubspot::Property;
 use leadsync::fake_crm::{Crm, Fault, Options};
 use leadsync::lead::email::Folding;
@@ -31,8 +31,8 @@ async fn poisoned() -> (Rig, Vec<String>) {
 }
 
 fn map(rig: &mut Rig, value: &str, property: &str) {
-    rig.destination.fields.push((value.to_owned(), property.to_owned()));
-    rig.destination.fields.sort_by(|a, b| a.1.cmp(&b.1));
+    rig.destination.fields.push(Mapped::new(value, property));
+    rig.destination.fields.sort_by(|a, b| a.property.cmp(&b.property));
 }
 
 async fn three_are_parked(rig: &Rig, parked: &[String]) {
@@ -157,7 +157,7 @@ async fn what_a_stopped_batch_wrote_is_written_over() {
     assert_eq!(rig.held()[&email(0)]["city"], "Elsewhere");
     // Back to what was confirmed last: no reason to think that the CRM has it still.
     rig.deliver(&[with(lead(0, 3), json!({"city": "City1"}))]).await;
-    rig.destination.fields.retain(|(value, _)| value != "attributes.size");
+    rig.destination.fields.retain(|field| field.value != "attributes.size");
     rig.drain().await;
     rig.exact().await;
 }
@@ -301,14 +301,14 @@ impl Destination for Short {
         self.0.default_fields()
     }
 
-    async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
-        let mut outcomes = self.0.push(records).await?;
-        outcomes.pop();
-        Ok(outcomes)
+    async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
+        let mut reply = self.0.push(records).await?;
+        reply.value.pop();
+        Ok(reply)
     }
 
-    async fn check(&self, properties: &[String]) -> Result<Vec<String>, CallError> {
-        self.0.check(properties).await
+    async fn check(&self, fields: &[Mapped]) -> Result<Vec<String>, CallError> {
+        self.0.check(fields).await
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use leadsync::config::Rate;
-use leadsync::destinations::{CallError, Destination, Outcome, Record};
+use leadsync::destinations::{CallError, Destination, Mapped, Outcome, Record, Reply};
 use leadsync::fake_crm::{self, Crm, FakeCrm, Fault};
 use leadsync::stop::Stop;
 use leadsync::store::destinations::Pause;
@@ -126,7 +126,7 @@ impl Destination for Down {
         &[]
     }
 
-    async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
+    async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
         let up = self.up.load(Ordering::SeqCst);
         let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
         if !up {
@@ -140,10 +140,11 @@ impl Destination for Down {
             return Err(CallError::Unreachable { message: "down".into() });
         }
         self.written.send_modify(|n| *n += 1);
-        Ok(records.iter().map(|_| Outcome::Written { remote_id: None, created: None }).collect())
+        let written = Outcome::Written { remote_id: None, created: None };
+        Ok(vec![written; records.len()].into())
     }
 
-    async fn check(&self, _: &[String]) -> Result<Vec<String>, CallError> {
+    async fn check(&self, _: &[Mapped]) -> Result<Vec<String>, CallError> {
         Ok(Vec::new())
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leadsync::app::{self, Roles};
-use leadsync::destinations::{CallError, Destination, Outcome, Record};
+use leadsync::destinations::{CallError, Destination, Mapped, Outcome, Record, Reply};
 use leadsync::fake_crm::{self, Crm, FakeCrm, Fault};
 use leadsync::stop::Stop;
 use leadsync::sync::Configured;
@@ -227,14 +227,14 @@ impl Destination for Panicking {
         self.0.default_fields()
     }
 
-    async fn push(&self, records: &[Record]) -> Result<Vec<Outcome>, CallError> {
+    async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
         let outcomes = self.0.push(records).await;
         assert!(self.1.load(Ordering::SeqCst) > 1, "on purpose, over an answer");
         outcomes
     }
 
-    async fn check(&self, properties: &[String]) -> Result<Vec<String>, CallError> {
-        self.0.check(properties).await
+    async fn check(&self, fields: &[Mapped]) -> Result<Vec<String>, CallError> {
+        self.0.check(fields).await
     }
 }
 
