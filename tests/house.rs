@@ -51,7 +51,7 @@ const OWNERS: [(&str, &[&str]); 30] = [
     ("phonenumber", &["lead", "config"]),
     ("refinery", &["store"]),
     ("reqwest", &["destinations/client", "cli/demo", "cli/send"]),
-    ("ring", &["destinations/tokens"]),
+    ("ring", &["destinations/tokens", "store/tls"]),
     ("rustls", &["destinations/client", "store", "cli/demo"]),
     ("rustls_native_certs", &["destinations/client", "store"]),
     ("serde_json_path", &["mapping", "sources"]),
