@@ -193,12 +193,18 @@ fn destination(
         false => settings.fields.iter().map(mapped).collect(),
     };
     fields.sort_by(|a, b| a.property.cmp(&b.property));
+    let default_daily = destination.default_daily();
     Ok(sync::Configured {
         name: settings.name.clone(),
         rate: settings.rate.or(destination.default_rate()),
         destination,
         fields,
+        daily: settings.daily.or(default_daily),
+        backfill_share: settings.backfill_share,
         concurrency: settings.concurrency.unwrap_or(CONCURRENCY),
+        on_field_error: settings.on_field_error,
+        deleted: settings.deleted,
+        create_grace: settings.create_grace,
     })
 }
 

@@ -12,14 +12,16 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
-use crate::config::Rate;
+use crate::config::{Deleted, OnFieldError, Rate};
 use crate::destinations::{Destination, Mapped};
 use crate::error::Chain;
 use crate::stop::Stop;
 use crate::store::{Store, StoreError};
 
 mod answer;
+pub mod attempt;
 pub mod backoff;
+mod call;
 pub mod payload;
 pub mod schedule;
 pub mod step;
@@ -67,8 +69,18 @@ pub struct Configured {
     pub fields: Vec<Mapped>,
     /// Calls per time over all instances.
     pub rate: Option<Rate>,
+    /// Calls, or the CRM's credits, per day over all instances.
+    pub daily: Option<u32>,
+    /// Part of the day's budget that a backfill may use, in per cent.
+    pub backfill_share: u8,
     /// Calls under way at once in this instance.
     pub concurrency: usize,
+    /// What to do when the CRM refuses a value.
+    pub on_field_error: OnFieldError,
+    /// What to do about a contact that was deleted at the CRM.
+    pub deleted: Deleted,
+    /// How long after a call of unknown outcome no contact is made where the CRM keeps no key.
+    pub create_grace: Duration,
 }
 
 /// The sync loop of this instance. Cheap to clone.

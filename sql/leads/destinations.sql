@@ -5,7 +5,7 @@ select
     case when s.state = 'due' and s.lease_until > clock_timestamp() then 'leased' else s.state end as state,
     s.wanted_version, s.confirmed_version, s.remote_id, s.attempts,
     case when s.state = 'due' then s.next_attempt_at end as next_attempt_at,
-    s.last_error_kind, s.last_error_code, s.last_error_message
+    s.last_error_kind, s.last_error_code, s.last_error_message, s.dropped_fields
 from leadsync.lead_sync as s
 where s.lead_id = $1
 order by s.destination;

@@ -258,7 +258,8 @@ marked as (
             when s.state <> 'due' then excluded.next_attempt_at
             when s.attempts > 0 then s.next_attempt_at
             else least(s.next_attempt_at, excluded.next_attempt_at)
-        end
+        end,
+        backfill = false
 )
 select
     e.email,

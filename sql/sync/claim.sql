@@ -1,4 +1,5 @@
--- Lease up to $2 leads that are due for destination $1 to instance $3 for $4 seconds.
+-- Lease up to $2 leads that are due for destination $1 to instance $3 for $4 seconds: those of a backfill if
+-- $6, else those that changed.
 -- A lease that ran out without being settled was stolen: its late holder may still write to the CRM, so
 -- the lead cannot be in sync before a push made $5 seconds from now.
 -- Result: the lead as it is now, with the token and the time of the claim that settling needs.
@@ -7,6 +8,7 @@ with due as (
     from leadsync.lead_sync as s
     where s.destination = $1
         and s.state = 'due'
+        and s.backfill = $6
         and s.next_attempt_at <= statement_timestamp()
         and (s.lease_until is null or s.lease_until < statement_timestamp())
     order by s.next_attempt_at
@@ -25,10 +27,12 @@ leased as (
     from due as d
     where s.lead_id = d.lead_id and s.destination = $1
     returning s.lead_id, s.lease_token, s.confirm_after is not null as confirm_owed, s.attempts,
-        s.remote_id, s.sent_hash
+        s.remote_id, s.sent_hash, s.backfill, s.dropped_fields,
+        extract(epoch from clock_timestamp() - s.creating_since)::float8 as creating_for
 )
 select
-    s.lead_id, s.lease_token, s.confirm_owed, s.attempts, s.remote_id, s.sent_hash,
+    s.lead_id, s.lease_token, s.confirm_owed, s.attempts, s.remote_id, s.sent_hash, s.backfill, s.dropped_fields,
+    s.creating_for,
     statement_timestamp() as claimed_at, l.email, l.version,
     l.first_name, l.last_name, l.full_name, l.phone, l.company, l.job_title, l.website, l.city,
     l.region, l.country, l.language, l.message, l.lifecycle_stage,

@@ -9,8 +9,8 @@ with page as (
     limit $3
 ),
 marked as (
-    insert into leadsync.lead_sync as s (lead_id, destination, state, wanted_version, next_attempt_at)
-    select p.lead_id, $1, 'due', p.version, clock_timestamp()
+    insert into leadsync.lead_sync as s (lead_id, destination, state, wanted_version, next_attempt_at, backfill)
+    select p.lead_id, $1, 'due', p.version, clock_timestamp(), true
     from page as p
     where not exists (
         select from leadsync.lead_sync as s
@@ -20,7 +20,8 @@ marked as (
     on conflict (lead_id, destination) do update set
         state = 'due',
         wanted_version = excluded.wanted_version,
-        next_attempt_at = case when s.state = 'due' then s.next_attempt_at else excluded.next_attempt_at end
+        next_attempt_at = case when s.state = 'due' then s.next_attempt_at else excluded.next_attempt_at end,
+        backfill = s.backfill or s.state <> 'due'
     where s.wanted_version < excluded.wanted_version
     returning lead_id
 )

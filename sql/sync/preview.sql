@@ -1,7 +1,9 @@
--- What claiming would take for destination $1, without taking it: up to $2 leads, in queue order after ($3, $4).
+-- What claiming would take for destination $1, without taking it: up to $2 leads, in queue order after ($5, $3, $4).
+-- $5: the place is among those of a backfill.
 -- Result: as claim.sql, without a lease, and with the place in the queue to go on from.
 select
     s.lead_id, s.lease_token, s.confirm_after is not null as confirm_owed, s.attempts, s.remote_id, s.sent_hash,
+    s.backfill, s.dropped_fields, extract(epoch from clock_timestamp() - s.creating_since)::float8 as creating_for,
     statement_timestamp() as claimed_at, s.next_attempt_at, l.email, l.version,
     l.first_name, l.last_name, l.full_name, l.phone, l.company, l.job_title, l.website, l.city,
     l.region, l.country, l.language, l.message, l.lifecycle_stage,
@@ -17,6 +19,6 @@ select
     l.utm_term, l.utm_content, l.landing_page
 from leadsync.lead_sync as s
 join leadsync.leads as l on l.lead_id = s.lead_id
-where s.destination = $1 and s.state = 'due' and (s.next_attempt_at, s.lead_id) > ($3, $4)
-order by s.next_attempt_at, s.lead_id
+where s.destination = $1 and s.state = 'due' and (s.backfill, s.next_attempt_at, s.lead_id) > ($5, $3, $4)
+order by s.backfill, s.next_attempt_at, s.lead_id
 limit $2;

@@ -11,6 +11,6 @@ with chosen as (
     order by s.lead_id, s.destination
     for update
 )
-update leadsync.lead_sync as s set state = 'due', next_attempt_at = clock_timestamp(), attempts = 0
+update leadsync.lead_sync as s set state = 'due', next_attempt_at = clock_timestamp(), attempts = 0, backfill = false
 from chosen as c
 where s.lead_id = c.lead_id and s.destination = c.destination;

@@ -2,7 +2,7 @@
 -- Parameters: $2 lead_id[], $3 lease_token[], $4 version[] (that was sent), $5 claimed_at[], $6 result[]
 -- (confirmed, parked, retry, unknown, postponed or released), $7 remote_id[], $8 sent_hash[], $9 delay[] (seconds to
 -- the next attempt), $10 error kind[], $11 error code[], $12 error message[], $13 grace in seconds after an
--- unknown outcome.
+-- unknown outcome, $14 creating[] (a contact may be being made), $15 dropped fields[].
 -- Only the holder of the newest token may settle, and a lead is in sync only when the version that was sent
 -- is the one wanted now and the push was claimed after every grace time. Rows are locked in key order.
 -- Result: the lead_ids that were settled; the caller was fenced off from the others.
@@ -10,10 +10,10 @@ with result as (
     select *
     from unnest(
         $2::uuid[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::text[], $7::text[], $8::bytea[],
-        $9::float8[], $10::text[], $11::text[], $12::text[]
+        $9::float8[], $10::text[], $11::text[], $12::text[], $14::boolean[], $15::jsonb[]
     ) as r (
         lead_id, lease_token, version, claimed_at, result, remote_id, sent_hash, delay, error_kind,
-        error_code, error_message
+        error_code, error_message, creating, dropped_fields
     )
 ),
 locked as (
@@ -56,7 +56,11 @@ update leadsync.lead_sync as s set
     end,
     lease_until = null,
     lease_holder = null,
-    remote_id = coalesce(r.remote_id, s.remote_id),
+    -- The holder of the lease knows best: it may have followed a merge, or found that the contact is gone.
+    remote_id = r.remote_id,
+    creating_since = case when r.creating then s.creating_since end,
+    dropped_fields = r.dropped_fields,
+    backfill = s.backfill and not k.confirmed and r.result <> 'parked',
     -- After a call that confirmed nothing, nobody knows what the CRM has.
     sent_hash = case
         when k.confirmed then r.sent_hash

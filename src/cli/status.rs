@@ -79,5 +79,14 @@ fn show(status: &StatusView) -> std::io::Result<()> {
             Printable(parked.message.as_deref().unwrap_or("no message")),
         )?;
     }
+    for dropped in &status.dropped {
+        say!(
+            "destination {}: {} leads without {} ({})",
+            Printable(&dropped.destination),
+            dropped.leads,
+            Printable(dropped.property.as_deref().unwrap_or("a property")),
+            Printable(dropped.code.as_deref().unwrap_or("no code")),
+        )?;
+    }
     Ok(())
 }

@@ -1,15 +1,17 @@
 //! `leadsync sync`
 
 use clap::Args;
-use uuid::Uuid;
 
 use super::{Failure, Global, not_configured};
 use crate::app;
+use crate::config::Write;
 use crate::destinations::Record;
 use crate::error::{Exit, Printable};
 use crate::stop::{self, Stop};
 use crate::store::Store;
-use crate::sync::step::{Done, prepare};
+use crate::store::sync::Position;
+use crate::sync::attempt::{Prepared, prepare};
+use crate::sync::step::Done;
 use crate::sync::{Configured, Syncer};
 
 /// Leads read at once for a dry run.
@@ -92,9 +94,46 @@ async fn pass(
     Ok(exit)
 }
 
+/// One lead as it would be sent. What depends on what the CRM has says so: a dry run makes no calls.
+fn show(prepared: &Prepared, destination: &Configured) -> std::io::Result<()> {
+    let Record { lead, remote_id, properties } = &prepared.record;
+    let how = match remote_id {
+        Some(id) => format!("known there as {id}"),
+        None if prepared.needs_look_up(destination) => "looked up there first".to_owned(),
+        None => "not known there yet".to_owned(),
+    };
+    say!(
+        "{}: {} version {} ({})",
+        Printable(&destination.name),
+        Printable(&lead.email),
+        lead.version,
+        Printable(how),
+    )?;
+    for ((property, value), write) in properties.iter().zip(prepared.writes()) {
+        let mut notes = match (write, remote_id) {
+            (Write::Always, _) | (Write::OnCreate, None) => String::new(),
+            (Write::IfBlank, _) => " (if blank there)".to_owned(),
+            // It is there already.
+            (Write::OnCreate, Some(_)) => continue,
+        };
+        if *write == Write::OnCreate {
+            notes.push_str(" (if new there)");
+        }
+        if let Some(dropped) = prepared.claimed.dropped.iter().find(|d| d.property == *property) {
+            notes.push_str(&format!(" (was left out last time: {})", dropped.code));
+        }
+        let (property, notes) = (Printable(property), Printable(notes));
+        match value {
+            Some(value) => say!("  {property} = {}{notes}", Printable(value))?,
+            None => say!("  {property} is cleared{notes}")?,
+        }
+    }
+    Ok(())
+}
+
 async fn dry_run(store: &Store, destinations: &[Configured]) -> Result<Exit, Failure> {
     for destination in destinations {
-        let mut after = (0, Uuid::nil());
+        let mut after = Position::FIRST;
         let mut would = 0_u64;
         loop {
             let (page, next) = store.preview(&destination.name, after, PAGE).await?;
@@ -104,24 +143,7 @@ async fn dry_run(store: &Store, destinations: &[Configured]) -> Result<Exit, Fai
                     continue;
                 }
                 would += 1;
-                let Record { lead, remote_id, properties } = prepared.record;
-                let how = match remote_id {
-                    Some(id) => format!("known there as {id}"),
-                    None => "not known there yet".to_owned(),
-                };
-                say!(
-                    "{}: {} version {} ({})",
-                    Printable(&destination.name),
-                    Printable(&lead.email),
-                    lead.version,
-                    Printable(how),
-                )?;
-                for (property, value) in properties {
-                    match value {
-                        Some(value) => say!("  {} = {}", Printable(property), Printable(value))?,
-                        None => say!("  {} is cleared", Printable(property))?,
-                    }
-                }
+                show(&prepared, destination)?;
             }
             match next {
                 Some(next) => after = next,

@@ -214,12 +214,14 @@ impl Account {
             };
         };
         match (request.method.as_str(), rest) {
-            ("POST", "/batch/upsert") => upsert::upsert(self, options, request, tweak, rng),
+            ("POST", "/batch/upsert") => upsert::upsert(self, options, request, tweak, rng, false),
+            ("POST", "/batch/update") => upsert::upsert(self, options, request, tweak, rng, true),
             ("POST", "/batch/read") => read::batch(self, options, request),
             ("POST", "/search") => read::search(self, options, request),
             ("POST", "/gdpr-delete") => write::gdpr_delete(self, request),
             ("POST", "/merge") => write::merge(self, options, request),
             ("POST", "") => write::create(self, options, request),
+            ("GET", "") => read::list(self, request),
             ("GET", one) => read::one(self, request, one),
             ("PATCH", one) => write::update(self, options, request, one),
             ("DELETE", one) => write::archive(self, request, one),

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use super::Contact;
 use super::exchange::{Answer, Request};
 
+/// Contacts on one page of the list.
+const PAGE: usize = 50;
+
 /// How the plain CRM behaves.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -36,6 +39,7 @@ struct Stored {
     email: String,
     properties: BTreeMap<String, String>,
     at: Instant,
+    deleted: bool,
 }
 
 impl Contacts {
@@ -44,7 +48,7 @@ impl Contacts {
             id: (at + 1).to_string(),
             email: stored.email.to_lowercase(),
             properties: stored.properties.clone(),
-            archived: false,
+            archived: stored.deleted,
         };
         self.all.iter().enumerate().map(contact).collect()
     }
@@ -57,27 +61,36 @@ pub(super) fn route(contacts: &mut Contacts, options: &Options, request: &Reques
             _ => refused(),
         },
         ("GET", "/plain/contacts/search") => search(contacts, options, request),
-        ("PATCH", path) => {
+        ("GET", "/plain/contacts") => list(contacts, request),
+        (method, path) => {
             let at = path.strip_prefix("/plain/contacts/").and_then(|id| id.parse::<usize>().ok());
             let stored = at.and_then(|id| contacts.all.get_mut(id.checked_sub(1)?));
-            match (stored, parse(request)) {
-                (None, _) => Answer::json(404, &json!({"error": "no such contact"})),
-                (_, None) => refused(),
-                (Some(stored), Some((_, properties))) => {
+            let (Some(at), Some(stored)) = (at, stored.filter(|stored| !stored.deleted)) else {
+                return Answer::json(404, &json!({"error": "no such contact"}));
+            };
+            match (method, parse(request)) {
+                ("GET", _) => Answer::json(200, &shown(at - 1, stored)),
+                ("DELETE", _) => {
+                    stored.deleted = true;
+                    Answer::empty(204).written()
+                }
+                ("PATCH", Some((email, properties))) => {
+                    stored.email = email.unwrap_or_else(|| stored.email.clone());
                     stored.properties.extend(properties);
                     contacts.updates += 1;
                     Answer::json(200, &json!({"id": at})).written()
                 }
+                ("PATCH", None) => refused(),
+                _ => Answer::not_found(),
             }
         }
-        _ => Answer::not_found(),
     }
 }
 
 fn create(contacts: &mut Contacts, email: String, properties: BTreeMap<String, String>) -> Answer {
     let key = email.to_lowercase();
     let at = contacts.all.len();
-    contacts.all.push(Stored { email, properties, at: Instant::now() });
+    contacts.all.push(Stored { email, properties, at: Instant::now(), deleted: false });
     contacts.by_email.entry(key.clone()).or_default().push(at);
     *contacts.creates.entry(key).or_default() += 1;
     Answer::json(201, &json!({"id": at + 1})).written()
@@ -92,10 +105,23 @@ fn search(contacts: &Contacts, options: &Options, request: &Request) -> Answer {
         .get(&email.to_lowercase())
         .into_iter()
         .flatten()
-        .filter(|at| contacts.all.get(**at).is_some_and(|s| s.at.elapsed() >= options.search_lag))
-        .map(|at| json!({"id": at + 1, "email": contacts.all.get(*at).map(|s| &s.email)}))
+        .filter_map(|at| Some((*at, contacts.all.get(*at)?)))
+        .filter(|(_, s)| !s.deleted && s.at.elapsed() >= options.search_lag)
+        .map(|(at, stored)| shown(at, stored))
         .collect();
     Answer::json(200, &json!({"results": ids}))
+}
+
+/// A page of all contacts: `?after=` the last id of the page before.
+fn list(contacts: &Contacts, request: &Request) -> Answer {
+    let after = request.param("after").and_then(|after| after.parse::<usize>().ok()).unwrap_or(0);
+    let there = contacts.all.iter().enumerate().skip(after).filter(|(_, stored)| !stored.deleted);
+    let page: Vec<Value> = there.take(PAGE).map(|(at, stored)| shown(at, stored)).collect();
+    Answer::json(200, &json!({"results": page}))
+}
+
+fn shown(at: usize, stored: &Stored) -> Value {
+    json!({"id": at + 1, "email": stored.email, "properties": stored.properties})
 }
 
 /// E-mail and the other members as text.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -13,6 +15,7 @@ use crate::lead::{Lead, Micros};
 const CLAIM: &str = include_str!("../../sql/sync/claim.sql");
 const PREVIEW: &str = include_str!("../../sql/sync/preview.sql");
 const SETTLE: &str = include_str!("../../sql/sync/settle.sql");
+const CREATING: &str = include_str!("../../sql/sync/creating.sql");
 const RENEW: &str = include_str!("../../sql/sync/renew.sql");
 const REMARK: &str = include_str!("../../sql/sync/remark.sql");
 const WRITERS: &str = include_str!("../../sql/leads/writers.sql");
@@ -33,10 +36,51 @@ pub struct Claimed {
     pub confirm_owed: bool,
     /// Failed attempts since the last success.
     pub attempts: u32,
-    /// The CRM's id of it.
+    /// The CRM's id of it. What stands here when the lead is settled is remembered.
     pub remote_id: Option<String>,
     /// Digest of what the CRM last confirmed.
     pub sent_hash: Option<Vec<u8>>,
+    /// Due because the destination or its mapping is new.
+    pub backfill: bool,
+    /// How long ago a contact may have been made by a call of unknown outcome. What stands here when the lead is settled
+    /// is remembered, without the length.
+    pub creating_for: Option<Duration>,
+    /// What the CRM refused and was left out of the last push. Remembered likewise.
+    pub dropped: Vec<Dropped>,
+}
+
+/// A property that the CRM refused and that was left out of a push.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// The CRM's property.
+    pub property: String,
+    /// The CRM's code.
+    pub code: String,
+    /// The CRM's words.
+    pub message: String,
+}
+
+/// Properties left out, as the table keeps them.
+pub(super) fn dropped(row: &Row) -> Result<Vec<Dropped>, StoreError> {
+    let written: Option<Value> = row.try_get("dropped_fields")?;
+    // People may write there; what cannot be read is nothing.
+    Ok(written.and_then(|list| serde_json::from_value(list).ok()).unwrap_or_default())
+}
+
+/// A place in the queue of a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Among the leads of a backfill, which come last.
+    pub backfill: bool,
+    /// When it is due.
+    pub at: Micros,
+    /// The lead.
+    pub lead_id: Uuid,
+}
+
+impl Position {
+    /// Before all others.
+    pub const FIRST: Position = Position { backfill: false, at: 0, lead_id: Uuid::nil() };
 }
 
 /// Why a push did not succeed, as it is kept with the lead.
@@ -108,11 +152,17 @@ fn claimed(row: &Row) -> Result<Claimed, StoreError> {
         attempts: u32::try_from(row.try_get::<_, i32>("attempts")?).unwrap_or(0),
         remote_id: row.try_get("remote_id")?,
         sent_hash: row.try_get("sent_hash")?,
+        backfill: row.try_get("backfill")?,
+        creating_for: row
+            .try_get::<_, Option<f64>>("creating_for")?
+            .map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)),
+        dropped: dropped(row)?,
     })
 }
 
 impl Store {
-    /// Leases up to `limit` due leads of a destination to `holder`; committed when it returns.
+    /// Leases up to `limit` due leads of a destination to `holder`: those of a backfill, or those that changed; committed
+    /// when it returns.
     pub async fn claim(
         &self,
         destination: &str,
@@ -120,6 +170,7 @@ impl Store {
         holder: &str,
         lease: Duration,
         grace: Duration,
+        backfill: bool,
     ) -> Result<Vec<Claimed>, StoreError> {
         let client = self.sync().await?;
         let statement = client.prepare_cached(CLAIM).await?;
@@ -127,7 +178,14 @@ impl Store {
         let rows = client
             .query(
                 &statement,
-                &[&destination, &limit, &holder, &lease.as_secs_f64(), &grace.as_secs_f64()],
+                &[
+                    &destination,
+                    &limit,
+                    &holder,
+                    &lease.as_secs_f64(),
+                    &grace.as_secs_f64(),
+                    &backfill,
+                ],
             )
             .await?;
         rows.iter().map(claimed).collect()
@@ -137,17 +195,24 @@ impl Store {
     pub async fn preview(
         &self,
         destination: &str,
-        after: (Micros, Uuid),
+        after: Position,
         limit: i64,
-    ) -> Result<(Vec<Claimed>, Option<(Micros, Uuid)>), StoreError> {
+    ) -> Result<(Vec<Claimed>, Option<Position>), StoreError> {
         let client = self.sync().await?;
         let statement = client.prepare_cached(PREVIEW).await?;
         let rows = client
-            .query(&statement, &[&destination, &limit, &system_time(after.0), &after.1])
+            .query(
+                &statement,
+                &[&destination, &limit, &system_time(after.at), &after.lead_id, &after.backfill],
+            )
             .await?;
         let page = rows.iter().map(claimed).collect::<Result<Vec<_>, _>>()?;
         let next = match rows.last() {
-            Some(row) => Some((micros(row.try_get("next_attempt_at")?), row.try_get("lead_id")?)),
+            Some(row) => Some(Position {
+                backfill: row.try_get("backfill")?,
+                at: micros(row.try_get("next_attempt_at")?),
+                lead_id: row.try_get("lead_id")?,
+            }),
             None => None,
         };
         // `infinity`, with which people hold a lead back, has no place that could be gone on from.
@@ -168,12 +233,19 @@ impl Store {
         let versions: Vec<i64> = results.iter().map(|(c, _)| c.lead.version).collect();
         let claimed_at: Vec<SystemTime> = results.iter().map(|(c, _)| c.claimed_at).collect();
         let names: Vec<&str> = results.iter().map(|(_, r)| r.name()).collect();
-        let confirmed = |r: &PushResult| match r {
-            PushResult::Confirmed { remote_id, hash } => (remote_id.clone(), Some(hash.clone())),
-            _ => (None, None),
+        let known = |(claimed, result): &(Claimed, PushResult)| match result {
+            PushResult::Confirmed { remote_id, hash } => {
+                (remote_id.clone().or(claimed.remote_id.clone()), Some(hash.clone()))
+            }
+            _ => (claimed.remote_id.clone(), None),
         };
         let (remote_ids, hashes): (Vec<Option<String>>, Vec<Option<Vec<u8>>>) =
-            results.iter().map(|(_, r)| confirmed(r)).unzip();
+            results.iter().map(known).unzip();
+        let creating: Vec<bool> = results.iter().map(|(c, _)| c.creating_for.is_some()).collect();
+        let dropped: Vec<Option<Value>> = results
+            .iter()
+            .map(|(c, _)| (!c.dropped.is_empty()).then(|| serde_json::json!(c.dropped)))
+            .collect();
         let delays: Vec<f64> = results.iter().map(|(_, r)| r.delay()).collect();
         let errors = || results.iter().map(|(_, r)| r.error());
         let kinds: Vec<Option<&str>> = errors().map(|e| e.map(|e| e.kind)).collect();
@@ -197,11 +269,27 @@ impl Store {
                     &codes,
                     &messages,
                     &grace.as_secs_f64(),
+                    &creating,
+                    &dropped,
                 ],
             )
             .await?;
         let settled: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         Ok(lead_ids.into_iter().filter(|id| !settled.contains(id)).collect())
+    }
+
+    /// Remembers that contacts are about to be made at a CRM that keeps no key. Returns the leads that still belong to
+    /// the holder; for others none may be made.
+    pub async fn creating(
+        &self,
+        destination: &str,
+        held: &[(Uuid, i64)],
+    ) -> Result<Vec<Uuid>, StoreError> {
+        let client = self.sync().await?;
+        let statement = client.prepare_cached(CREATING).await?;
+        let (lead_ids, tokens): (Vec<Uuid>, Vec<i64>) = held.iter().copied().unzip();
+        let rows = client.query(&statement, &[&destination, &lead_ids, &tokens]).await?;
+        Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
     }
 
     /// Makes leases last for `lease` from now. Returns the leads that still belong to the holder.

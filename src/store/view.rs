@@ -10,6 +10,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::leads::{attribute_registers, first_touch, tag_names};
+use super::sync::{Dropped, dropped};
 use super::{Store, StoreError, micros};
 use crate::lead::merge::{Rule, read_stamp};
 use crate::lead::{Email, Field};
@@ -19,6 +20,7 @@ const DESTINATIONS: &str = include_str!("../../sql/leads/destinations.sql");
 const SOURCE_NAMES: &str = include_str!("../../sql/sources/names.sql");
 const BACKLOG: &str = include_str!("../../sql/sync/backlog.sql");
 const PARKED: &str = include_str!("../../sql/sync/parked.sql");
+const DROPPED: &str = include_str!("../../sql/sync/dropped.sql");
 const REJECTED: &str = include_str!("../../sql/deliveries/rejected.sql");
 const TOTALS: &str = include_str!("../../sql/deliveries/totals.sql");
 
@@ -57,7 +59,7 @@ pub struct Origin {
 pub struct DestinationView {
     /// Name in the configuration.
     pub name: String,
-    /// `due`, `leased`, `synced`, `parked` or `skipped`.
+    /// `due`, `leased`, `synced` or `parked`.
     pub state: String,
     /// Version the CRM should have.
     pub wanted_version: i64,
@@ -71,6 +73,9 @@ pub struct DestinationView {
     pub next_attempt_at: Option<String>,
     /// What went wrong last.
     pub last_error: Option<LastErrorView>,
+    /// Properties that the CRM refused and that were left out of the last push.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped_fields: Vec<Dropped>,
 }
 
 /// What went wrong last.
@@ -97,6 +102,8 @@ pub struct StatusView {
     pub destinations: Vec<DestinationStatus>,
     /// Parked leads by cause, most frequent first, at most 20.
     pub parked: Vec<ParkedStatus>,
+    /// Properties that were left out of pushes, by cause, most frequent first, at most 20.
+    pub dropped: Vec<DroppedStatus>,
 }
 
 /// One source in `status`.
@@ -174,6 +181,19 @@ pub struct ParkedStatus {
     pub leads: i64,
 }
 
+/// One cause of leaving a property out in `status`.
+#[derive(Debug, Serialize)]
+pub struct DroppedStatus {
+    /// Destination.
+    pub destination: String,
+    /// The CRM's property.
+    pub property: Option<String>,
+    /// The CRM's code.
+    pub code: Option<String>,
+    /// How many leads are there without it.
+    pub leads: i64,
+}
+
 /// RFC 3339 in UTC.
 fn rfc3339(at: SystemTime) -> Option<String> {
     Timestamp::from_microsecond(micros(at)).ok().map(|t| t.to_string())
@@ -222,6 +242,7 @@ impl Store {
         let rejected = client.query(REJECTED, &[]).await?;
         let destinations = client.query(BACKLOG, &[]).await?;
         let parked = client.query(PARKED, &[]).await?;
+        let dropped = client.query(DROPPED, &[]).await?;
         Ok(StatusView {
             leads,
             sources: sources
@@ -254,6 +275,17 @@ impl Store {
                         destination: row.try_get("destination")?,
                         code: row.try_get("code")?,
                         message: row.try_get("message")?,
+                        leads: row.try_get("leads")?,
+                    })
+                })
+                .collect::<Result<_, StoreError>>()?,
+            dropped: dropped
+                .iter()
+                .map(|row| {
+                    Ok(DroppedStatus {
+                        destination: row.try_get("destination")?,
+                        property: row.try_get("property")?,
+                        code: row.try_get("code")?,
                         leads: row.try_get("leads")?,
                     })
                 })
@@ -295,6 +327,7 @@ fn destination_view(row: &Row) -> Result<DestinationView, StoreError> {
         attempts: row.try_get("attempts")?,
         next_attempt_at: time(row, "next_attempt_at")?,
         last_error: kind.map(|kind| LastErrorView { kind, code, message }),
+        dropped_fields: dropped(row)?,
     })
 }
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use super::attempt::{Next, Prepared};
 use super::backoff;
-use super::step::Prepared;
 use super::{Configured, Settings};
-use crate::destinations::{CallError, Outcome};
+use crate::destinations::CallError;
 use crate::store::destinations::Pause;
-use crate::store::sync::{Claimed, LastError, PushResult};
+use crate::store::sync::{LastError, PushResult};
 
 /// How long a destination waits that only somebody can mend, before it is probed again.
 const MENDING_PAUSE: Duration = Duration::from_secs(60);
@@ -24,64 +24,23 @@ const CIRCUIT_MAX: Duration = Duration::from_secs(60);
 /// A failed call.
 pub(super) struct Failed {
     /// What it means for its records.
-    pub results: Vec<(Claimed, PushResult)>,
+    pub next: Vec<Next>,
     /// What it means for the destination; `None` where only the record is at fault.
     pub pause: Option<Pause>,
 }
 
 impl Settings {
-    fn backoff(&self, attempts: u32) -> Duration {
+    pub(super) fn backoff(&self, attempts: u32) -> Duration {
         let failed = attempts.saturating_add(1);
         backoff::delay(failed, self.backoff_base, self.backoff_max, rand::random())
     }
 
-    /// One result per record of a call that has outcomes.
-    pub(super) fn results(
-        &self,
-        batch: &[Prepared],
-        outcomes: Vec<Outcome>,
-    ) -> Vec<(Claimed, PushResult)> {
-        let result = |prepared: &Prepared, outcome| {
-            let delay = self.backoff(prepared.claimed.attempts);
-            match outcome {
-                Outcome::Written { remote_id, .. } => {
-                    let remote_id = remote_id.filter(|id| is_id(id));
-                    PushResult::Confirmed { remote_id, hash: prepared.hash.clone() }
-                }
-                Outcome::Rejected { code, field, message } => {
-                    PushResult::Parked(record_error(code, field, message))
-                }
-                Outcome::Retry { code, message } => {
-                    let error = LastError { kind: "unavailable", code: Some(code), message };
-                    PushResult::Retry(error, delay)
-                }
-                Outcome::Unknown { message } => PushResult::Unknown(unknown_error(message), delay),
-                Outcome::Exists { remote_id } => {
-                    let message = format!("the contact {remote_id} carries the key");
-                    PushResult::Parked(record_error("exists".to_owned(), None, message))
-                }
-                Outcome::Gone => {
-                    let message = "the contact was deleted".to_owned();
-                    PushResult::Parked(record_error("deleted".to_owned(), None, message))
-                }
-                Outcome::Ambiguous { remote_ids } => {
-                    let message = format!("several contacts match: {}", remote_ids.join(", "));
-                    PushResult::Parked(record_error("ambiguous".to_owned(), None, message))
-                }
-            }
-        };
-        batch
-            .iter()
-            .zip(outcomes)
-            .map(|(prepared, outcome)| (prepared.claimed.clone(), result(prepared, outcome)))
-            .collect()
-    }
-
-    /// What a call without outcomes means, after `failures` others in a row. `probing`: it was the one call
+    /// What a call without outcomes means for each of its records, after `failures` others in a row. `probing`: it was the one call
     /// that a failing destination is allowed.
     pub(super) fn failed(
         &self,
-        batch: &[Prepared],
+        batch: Vec<Prepared>,
+        destination: &Configured,
         error: CallError,
         failures: u32,
         probing: bool,
@@ -96,8 +55,11 @@ impl Settings {
         // What becomes of each record. Nothing is counted against it, unless the kind of failure says so.
         let (each, pause): (Each, Option<Pause>) = match error {
             CallError::Refused { code, field, message } => {
-                let error = record_error(code, field, message);
-                (Box::new(move |_| PushResult::Parked(error.clone())), None)
+                let refused = |p: Prepared| {
+                    let (code, field, message) = (code.clone(), field.clone(), message.clone());
+                    p.refused(code, field, message, destination, self)
+                };
+                return Failed { next: batch.into_iter().map(refused).collect(), pause: None };
             }
             CallError::Credentials { code, message } => {
                 let length = at_most(MENDING_PAUSE);
@@ -124,8 +86,11 @@ impl Settings {
                 (each, Some(pause("unavailable", None, message, length)))
             }
         };
-        let result = |p: &Prepared| (p.claimed.clone(), each(self.backoff(p.claimed.attempts)));
-        Failed { results: batch.iter().map(result).collect(), pause }
+        let settle = |p: Prepared| {
+            let result = each(self.backoff(p.claimed.attempts));
+            Next::Settle(p.settle(result))
+        };
+        Failed { next: batch.into_iter().map(settle).collect(), pause }
     }
 }
 
@@ -137,15 +102,15 @@ fn postponed() -> Each {
 }
 
 /// Whether a CRM's id can be kept: the database takes no NUL, and one record's id must not undo its batch.
-fn is_id(id: &str) -> bool {
+pub(super) fn is_id(id: &str) -> bool {
     (1..=MAX_ID).contains(&id.len()) && !id.contains(char::is_control)
 }
 
-fn unknown_error(message: String) -> LastError {
+pub(super) fn unknown_error(message: String) -> LastError {
     LastError { kind: "unknown", code: None, message }
 }
 
-fn record_error(code: String, field: Option<String>, message: String) -> LastError {
+pub(super) fn record_error(code: String, field: Option<String>, message: String) -> LastError {
     let message = match field {
         Some(field) => format!("{field}: {message}"),
         None => message,

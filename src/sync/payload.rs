@@ -5,20 +5,27 @@ use sha2::{Digest, Sha256};
 use crate::destinations::Mapped;
 use crate::lead::Lead;
 
-/// The mapped properties of a lead, in the order of `fields`. A value that was never set is left out
-/// (it is left alone at the CRM); one that was cleared on purpose is `None`.
-pub fn properties(lead: &Lead, fields: &[Mapped]) -> Vec<(String, Option<String>)> {
-    let property = |field: &Mapped| {
+/// A property of the CRM and its value; `None` clears it.
+pub type Property = (String, Option<String>);
+
+/// The mapped properties of a lead with their mapping, in the order of `fields`. A value that was never set is
+/// left out (it is left alone at the CRM); one that was cleared on purpose is `None`.
+pub fn properties<'a>(lead: &Lead, fields: &'a [Mapped]) -> Vec<(&'a Mapped, Property)> {
+    let property = |field: &'a Mapped| {
         let value = lead.value_of(&field.value)?;
         let value = value.map(|value| field.values.get(&value).cloned().unwrap_or(value));
-        Some((field.property.clone(), value))
+        Some((field, (field.property.clone(), value)))
     };
     fields.iter().filter_map(property).collect()
 }
 
 /// Digest of what is sent: the same again needs no call. Where the `whole` lead is sent and not only its
 /// properties, every version is news.
-pub fn hash(lead: &Lead, whole: bool, properties: &[(String, Option<String>)]) -> Vec<u8> {
+pub fn hash<'a>(
+    lead: &Lead,
+    whole: bool,
+    properties: impl IntoIterator<Item = &'a Property>,
+) -> Vec<u8> {
     let mut digest = Sha256::new();
     let mut part = |bytes: &[u8]| {
         digest.update((bytes.len() as u64).to_be_bytes());
@@ -49,19 +56,37 @@ mod tests {
         ]
     }
 
+    fn plain(lead: &Lead, fields: &[Mapped]) -> Vec<Property> {
+        properties(lead, fields).into_iter().map(|(_, property)| property).collect()
+    }
+
+    #[test]
+    fn words_are_translated_and_others_go_as_they_are() {
+        let mut field = Mapped::new("first_name", "firstname");
+        field.values.insert("Ana".into(), "A.".into());
+        let mut lead = Lead::default();
+        for (ours, theirs) in [("Ana", "A."), ("Bo", "Bo")] {
+            lead.fields.insert(Field::FirstName, Some(ours.into()));
+            let sent = plain(&lead, std::slice::from_ref(&field));
+            assert_eq!(sent, [("firstname".to_owned(), Some(theirs.to_owned()))]);
+        }
+    }
+
     #[test]
     fn three_states_are_carried() {
         let mut lead = Lead::default();
         lead.fields.insert(Field::FirstName, Some("Ana".into()));
         lead.fields.insert(Field::Phone, None);
-        let properties = properties(&lead, &fields());
-        assert_eq!(properties, [("firstname".into(), Some("Ana".into())), ("phone".into(), None)]);
+        assert_eq!(
+            plain(&lead, &fields()),
+            [("firstname".into(), Some("Ana".into())), ("phone".into(), None)]
+        );
     }
 
     #[test]
     fn the_hash_tells_cleared_from_absent_and_ignores_unmapped_values() {
         let mut lead = Lead::default();
-        let of = |lead: &Lead| hash(lead, false, &properties(lead, &fields()));
+        let of = |lead: &Lead| hash(lead, false, &plain(lead, &fields()));
         let blank = of(&lead);
         lead.version = 9;
         lead.fields.insert(Field::City, Some("Porto".into()));
@@ -73,7 +98,7 @@ mod tests {
     #[test]
     fn of_a_whole_lead_every_version_is_news() {
         let mut lead = Lead::default();
-        let of = |lead: &Lead| hash(lead, true, &properties(lead, &fields()));
+        let of = |lead: &Lead| hash(lead, true, &plain(lead, &fields()));
         let first = of(&lead);
         lead.version = 1;
         assert_ne!(of(&lead), first);

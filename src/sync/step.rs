@@ -1,26 +1,18 @@
-//! One step: claim, push in the CRM's own batches, settle each batch as it is answered.
+//! One step: claim, look up and push in the CRM's own batches, settle each batch as it is answered.
 
-use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
-use uuid::Uuid;
-
 use super::answer::log_pause;
-use super::payload;
+use super::attempt::{Next, Prepared, prepare};
 use super::{Configured, Syncer};
-use crate::destinations::{CallError, Outcome, Record, Reply};
-use crate::error::Chain;
+use crate::destinations::CallError;
 use crate::stop::Stop;
 use crate::store::StoreError;
+use crate::store::destinations::DestinationState;
 use crate::store::sync::{Claimed, PushResult};
 
 /// Leads claimed at once where the CRM takes one per call.
 const SMALL_CLAIM: usize = 16;
-
-/// Calls are this much further apart than the rate asks for: one that is late on its way must not land in
-/// a window that is full of those behind it.
-const SPREAD: f64 = 1.1;
 
 /// What a step came to.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,7 +40,7 @@ pub struct Done {
     pub failed: u64,
     /// Calls that gave no outcomes.
     pub calls_failed: u64,
-    /// Calls made.
+    /// Calls made, look-ups included.
     pub calls: u64,
     /// As many leads were due as one step takes, so there may be more.
     pub full: bool,
@@ -79,37 +71,9 @@ impl Done {
     }
 }
 
-/// A claimed lead with what would be sent. A dry run shows these, so that it cannot differ from a push.
-#[derive(Clone)]
-pub struct Prepared {
-    /// The lead and its sync state.
-    pub claimed: Claimed,
-    /// What the destination is given.
-    pub record: Record,
-    /// Digest of it.
-    pub hash: Vec<u8>,
-}
-
-/// What would be sent of a claimed lead.
-pub fn prepare(claimed: Claimed, destination: &Configured) -> Prepared {
-    let properties = payload::properties(&claimed.lead, &destination.fields);
-    let whole = destination.destination.sends_whole_lead();
-    let hash = payload::hash(&claimed.lead, whole, &properties);
-    let record =
-        Record { lead: claimed.lead.clone(), remote_id: claimed.remote_id.clone(), properties };
-    Prepared { claimed, record, hash }
-}
-
-impl Prepared {
-    /// The CRM confirmed exactly this before, and nothing has put that in doubt since.
-    pub fn needs_no_call(&self) -> bool {
-        !self.claimed.confirm_owed && self.claimed.sent_hash.as_deref() == Some(&self.hash[..])
-    }
-}
-
 /// A claim's time, by our clock, which never grants more than the database's: it is taken before the
 /// claim is sent.
-struct Lease {
+pub(super) struct Lease {
     began: Instant,
     /// Of the lease, without the deadline of one call.
     length: Duration,
@@ -117,9 +81,48 @@ struct Lease {
 
 impl Lease {
     /// How long a call may still be put off. A call that outlived its lease would race with the next holder.
-    fn room(&self) -> Duration {
+    pub fn room(&self) -> Duration {
         self.length.saturating_sub(self.began.elapsed())
     }
+}
+
+/// What is left to do in a step: batches, the next one last.
+pub(super) type Work = Vec<Vec<Prepared>>;
+
+/// Puts leads that share a call together and on top of the work: those that need a look-up, and the groups of the
+/// destination. Two leads that became one contact of the CRM are never in one call.
+fn put(work: &mut Work, leads: Vec<Prepared>, size: usize, destination: &Configured) {
+    let kind =
+        |p: &Prepared| (p.needs_look_up(destination), destination.destination.group(&p.record));
+    let mut batches: Work = Vec::new();
+    for lead in leads {
+        let fits = |batch: &&mut Vec<Prepared>| {
+            let same = |p: &Prepared| {
+                p.record.remote_id.is_some() && p.record.remote_id == lead.record.remote_id
+            };
+            batch.len() < size
+                && batch.first().is_some_and(|first| kind(first) == kind(&lead))
+                && !batch.iter().any(same)
+        };
+        match batches.iter_mut().find(fits) {
+            Some(batch) => batch.push(lead),
+            None => batches.push(vec![lead]),
+        }
+    }
+    work.extend(batches.into_iter().rev());
+}
+
+/// A step that is under way.
+struct Running<'a> {
+    destination: &'a Configured,
+    stop: &'a Stop,
+    /// Most records in one call.
+    size: usize,
+    lease: Lease,
+    work: Work,
+    /// Failed calls in a row before the next one.
+    failures: u32,
+    done: Done,
 }
 
 impl Syncer {
@@ -127,220 +130,164 @@ impl Syncer {
     pub async fn step(&self, destination: &Configured, stop: &Stop) -> Result<Step, StoreError> {
         let settings = &self.settings;
         let state = self.store.destination_state(&destination.name).await?;
-        if !state.paused_for.is_zero() {
-            return Ok(Step::Paused(state.paused_for));
-        }
         let length = settings.lease.saturating_sub(settings.call_timeout);
-        if destination.rate.is_some() && state.next_call_in >= length {
-            return Ok(Step::Later(state.next_call_in));
+        if let Some(wait) = waits(destination, &state, length) {
+            return Ok(wait);
         }
-        let mut lease = Lease { began: Instant::now(), length };
-        let batch_size = destination.destination.batch_size().max(1);
-        let limit = batch_size.max(SMALL_CLAIM);
-        let claimed = self
-            .store
-            .claim(&destination.name, limit, &self.holder, settings.lease, settings.confirm_after)
-            .await?;
+        let lease = Lease { began: Instant::now(), length };
+        let size = destination.destination.batch_size().max(1);
+        let limit = size.max(SMALL_CLAIM);
+        let (holder, ends, grace) = (&self.holder, settings.lease, settings.confirm_after);
+        let claim = |limit, backfill| {
+            self.store.claim(&destination.name, limit, holder, ends, grace, backfill)
+        };
+        let mut claimed = claim(limit, false).await?;
+        if claimed.len() < limit {
+            claimed.extend(claim(limit - claimed.len(), true).await?);
+        }
         if claimed.is_empty() {
             return Ok(Step::Idle);
         }
-        let mut done = Done { full: claimed.len() == limit, ..Done::default() };
+        let done = Done { full: claimed.len() == limit, ..Done::default() };
         let (same, changed): (Vec<_>, Vec<_>) = claimed
             .into_iter()
             .map(|claimed| prepare(claimed, destination))
             .partition(Prepared::needs_no_call);
+        let (work, failures) = (Vec::new(), state.failures);
+        let mut running = Running { destination, stop, size, lease, work, failures, done };
         if !same.is_empty() {
-            done.skipped += same.len() as u64;
-            let results = same.into_iter().map(|p| {
-                let hash = p.hash;
-                (p.claimed, PushResult::Confirmed { remote_id: None, hash })
-            });
-            self.settle(destination, results.collect(), false, stop).await?;
+            running.done.skipped += same.len() as u64;
+            let results = same.into_iter().map(Prepared::same).collect();
+            self.settle(destination, results, false, stop).await?;
         }
-        let mut failures = state.failures;
-        let mut batches: Vec<Vec<Prepared>> =
-            changed.chunks(batch_size).rev().map(<[Prepared]>::to_vec).collect();
-        while !batches.is_empty() && !stop.is_cancelled() {
-            if lease.room().is_zero() {
+        put(&mut running.work, changed, size, destination);
+        self.work_off(&mut running).await?;
+        let left = running.work.into_iter().flatten();
+        let left = left.map(|p| p.settle(PushResult::Released)).collect();
+        self.settle(destination, left, false, stop).await?;
+        Ok(Step::Worked(running.done))
+    }
+
+    /// Makes one call after the other until the work is done, or cannot be gone on with.
+    async fn work_off(&self, running: &mut Running<'_>) -> Result<(), StoreError> {
+        let Running { destination, stop, .. } = *running;
+        while !running.work.is_empty() && !stop.is_cancelled() {
+            if running.lease.room().is_zero() {
                 // Slow calls or many halves: what is left goes on with a new lease, or a batch that is halved
                 // would begin anew for ever.
-                lease.began = Instant::now();
-                self.renew(destination, &mut batches).await?;
+                running.lease.began = Instant::now();
+                self.renew(destination, &mut running.work).await?;
             }
-            let probing = failures > 0;
-            let room = lease.room();
+            let room = running.lease.room();
+            let probing = running.failures > 0;
             if room.is_zero() || !self.turn(destination, probing, room, stop).await? {
-                break;
+                return Ok(());
             }
-            if lease.room().is_zero() {
+            if running.lease.room().is_zero() {
                 continue;
             }
-            let Some(batch) = batches.pop() else { break };
-            done.calls += 1;
-            let (results, pause) = match self.call(destination, &batch, stop).await {
-                Ok(reply) => (settings.results(&batch, reply.value), None),
-                Err(CallError::Refused { .. }) if batch.len() > 1 => {
-                    // Nothing was written; the culprit is found by halving.
-                    let mut left = batch;
-                    let right = left.split_off(left.len() / 2);
-                    batches.push(right);
-                    batches.push(left);
-                    (Vec::new(), None)
-                }
-                Err(error) => {
-                    let failed = settings.failed(&batch, error, failures, probing);
-                    (failed.results, failed.pause)
-                }
-            };
-            results.iter().for_each(|(_, result)| done.count(result));
-            if let Some(pause) = &pause {
-                done.calls_failed += 1;
-                log_pause(destination, pause);
-                self.persist(stop, || self.store.pause(&destination.name, pause)).await?;
-            } else if probing {
-                self.persist(stop, || self.store.recovered(&destination.name)).await?;
-                failures = 0;
-            }
-            self.settle(destination, results, true, stop).await?;
-            if pause.is_some() {
-                break;
+            let Some(batch) = running.work.pop() else { return Ok(()) };
+            if !self.call_once(running, batch).await? {
+                return Ok(());
             }
         }
-        let left: Vec<_> =
-            batches.into_iter().flatten().map(|p| (p.claimed, PushResult::Released)).collect();
-        self.settle(destination, left, false, stop).await?;
-        Ok(Step::Worked(done))
+        Ok(())
     }
 
-    /// Waits for a free call of the shared budget, `longest` at most. False: paused, stopping, or somebody
-    /// else's turn to probe: do not call.
-    async fn turn(
+    /// One call and what follows from it. False: the destination is paused.
+    async fn call_once(
         &self,
-        destination: &Configured,
-        probing: bool,
-        longest: Duration,
-        stop: &Stop,
+        running: &mut Running<'_>,
+        batch: Vec<Prepared>,
     ) -> Result<bool, StoreError> {
-        let name = destination.name.as_str();
-        if let Some(rate) = destination.rate {
-            let period = rate.per.as_secs_f64() * SPREAD / f64::from(rate.calls.max(1));
-            let period = Duration::try_from_secs_f64(period).unwrap_or(rate.per);
-            let Some(wait) = self.store.spend(name, period, longest).await? else {
-                return Ok(false);
-            };
-            if !wait.is_zero() && self.rest(stop, wait).await {
-                return Ok(false);
-            }
+        let Running { destination, stop, failures, .. } = *running;
+        let batch = self.announce(destination, batch).await?;
+        if batch.is_empty() {
+            return Ok(true);
         }
-        if probing {
-            return self.store.probe(name, self.settings.call_timeout).await;
+        if running.lease.room().is_zero() {
+            // The database took its time: the lease is renewed first.
+            running.work.push(batch);
+            return Ok(true);
         }
-        // Somebody else's call may have failed since we looked.
-        let state = self.store.destination_state(name).await?;
-        Ok(state.paused_for.is_zero() && state.failures == 0)
-    }
-
-    /// One call, with a deadline over all of it and one outcome per record.
-    async fn call(
-        &self,
-        destination: &Configured,
-        batch: &[Prepared],
-        stop: &Stop,
-    ) -> Result<Reply<Vec<Outcome>>, CallError> {
-        let records: Vec<Record> = batch.iter().map(|p| p.record.clone()).collect();
-        let unknown =
-            |message: &str| CallError::Unknown { after: None, message: message.to_owned() };
-        let stopping = async {
-            stop.cancelled().await;
-            tokio::time::sleep(self.settings.drain).await;
+        running.done.calls += 1;
+        let looks_up = batch.first().is_some_and(|p| p.needs_look_up(destination));
+        let answered = match looks_up {
+            true => self.look_up(destination, batch, stop).await,
+            false => self.push(destination, batch, stop).await,
         };
-        // A panic over one answer must not end the loop, and tells nothing about what was written.
-        let push = AssertUnwindSafe(destination.destination.push(&records)).catch_unwind();
-        let reply = tokio::select! {
-            biased;
-            reply = push => reply.map_err(|_| unknown("reading the answer panicked"))??,
-            () = tokio::time::sleep(self.settings.call_timeout) => {
-                return Err(unknown("no answer within the call's deadline"));
+        let probing = failures > 0;
+        let (next, pause) = match answered {
+            Ok(next) => (next, None),
+            Err((CallError::Refused { .. }, mut left)) if left.len() > 1 => {
+                // Nothing was written; the culprit is found by halving.
+                let right = left.split_off(left.len() / 2);
+                running.work.push(right);
+                running.work.push(left);
+                (Vec::new(), None)
             }
-            () = stopping => return Err(unknown("no answer before the service stopped")),
+            Err((error, batch)) => {
+                let failed = self.settings.failed(batch, destination, error, failures, probing);
+                (failed.next, failed.pause)
+            }
         };
-        match reply.value.len() == batch.len() {
-            true => Ok(reply),
-            false => Err(unknown("the answer does not match what was sent")),
-        }
-    }
-
-    /// New leases for what was not called yet. What was taken over meanwhile is dropped: nothing was written.
-    async fn renew(
-        &self,
-        destination: &Configured,
-        batches: &mut Vec<Vec<Prepared>>,
-    ) -> Result<(), StoreError> {
-        let leads = batches.iter().flatten().map(|p| &p.claimed);
-        let held: Vec<(Uuid, i64)> = leads.map(|c| (c.lead.lead_id, c.lease_token)).collect();
-        let ours = self.store.renew(&destination.name, &held, self.settings.lease).await?;
-        for batch in batches.iter_mut() {
-            batch.retain(|p| ours.contains(&p.claimed.lead.lead_id));
-        }
-        batches.retain(|batch| !batch.is_empty());
-        Ok(())
-    }
-
-    /// Settles; where this holder was fenced off after it may have written, the leads are due again.
-    async fn settle(
-        &self,
-        destination: &Configured,
-        results: Vec<(Claimed, PushResult)>,
-        called: bool,
-        stop: &Stop,
-    ) -> Result<(), StoreError> {
-        if results.is_empty() {
-            return Ok(());
-        }
-        let (name, grace) = (destination.name.as_str(), self.settings.confirm_after);
-        let fenced = self.persist(stop, || self.store.settle(name, &results, grace)).await?;
-        if called && !fenced.is_empty() {
-            tracing::warn!(
-                destination = name,
-                leads = fenced.len(),
-                "lease lost during a call, leads are due again"
-            );
-            self.persist(stop, || self.store.remark(name, &fenced, grace)).await?;
-        }
-        for (claimed, result) in &results {
-            if let PushResult::Parked(error) = result
-                && !fenced.contains(&claimed.lead.lead_id)
-            {
-                tracing::warn!(
-                    lead.id = %claimed.lead.lead_id, destination = name,
-                    "lead {} is parked at {name}: {}", claimed.lead.lead_id,
-                    error.code.as_deref().unwrap_or(error.kind)
-                );
+        let (mut results, mut again) = (Vec::new(), Vec::new());
+        for next in next {
+            match next {
+                Next::Settle(result) => results.push(result),
+                Next::Again(prepared) => again.push(*prepared),
             }
         }
-        Ok(())
+        results.iter().for_each(|(_, result)| running.done.count(result));
+        put(&mut running.work, again, running.size, destination);
+        if let Some(pause) = &pause {
+            running.done.calls_failed += 1;
+            log_pause(destination, pause);
+            self.persist(stop, || self.store.pause(&destination.name, pause)).await?;
+        } else if probing {
+            self.persist(stop, || self.store.recovered(&destination.name)).await?;
+            running.failures = 0;
+        }
+        self.settle(destination, results, true, stop).await?;
+        Ok(pause.is_none())
     }
 
-    /// Writes what we alone know, until the database takes it: a holder that was fenced off and says nothing
-    /// would leave the CRM with what it wrote last.
-    async fn persist<T, F>(&self, stop: &Stop, write: impl Fn() -> F) -> Result<T, StoreError>
-    where
-        F: Future<Output = Result<T, StoreError>>,
-    {
-        loop {
-            match write().await {
-                Err(
-                    error @ (StoreError::Unavailable(_)
-                    | StoreError::TimedOut(_)
-                    | StoreError::Retry(_)),
-                ) => {
-                    tracing::warn!("cannot settle, trying again: {}", Chain(&error));
-                    if self.rest(stop, self.settings.poll).await {
-                        return Err(error);
-                    }
-                }
-                other => return other,
-            }
+    /// Remembers, before the call, that it may make contacts which the CRM would make twice. Those that were taken
+    /// over meanwhile are left out: nothing was written.
+    async fn announce(
+        &self,
+        destination: &Configured,
+        mut batch: Vec<Prepared>,
+    ) -> Result<Vec<Prepared>, StoreError> {
+        let creates = |p: &Prepared| p.creates(destination) && !p.needs_look_up(destination);
+        let held: Vec<_> = batch
+            .iter()
+            .filter(|p| creates(p))
+            .map(|p| (p.claimed.lead.lead_id, p.claimed.lease_token))
+            .collect();
+        if held.is_empty() {
+            return Ok(batch);
         }
+        let ours = self.store.creating(&destination.name, &held).await?;
+        batch.retain(|p| !creates(p) || ours.contains(&p.claimed.lead.lead_id));
+        for prepared in batch.iter_mut().filter(|p| creates(p)) {
+            prepared.creating = true;
+            prepared.claimed.creating_for = Some(Duration::ZERO);
+        }
+        Ok(batch)
     }
 }
+
+/// Why nothing is to be claimed now.
+fn waits(destination: &Configured, state: &DestinationState, longest: Duration) -> Option<Step> {
+    if !state.paused_for.is_zero() {
+        return Some(Step::Paused(state.paused_for));
+    }
+    if destination.rate.is_some() && state.next_call_in >= longest {
+        return Some(Step::Later(state.next_call_in));
+    }
+    None
+}
+
+/// The results of a call that touched the CRM, and of one that did not.
+pub(super) type Results = Vec<(Claimed, PushResult)>;

@@ -143,7 +143,7 @@ async fn settle(
 ) -> Result<(u64, u64), StoreError> {
     let (mut claims, mut settled) = (0, 0);
     while !stop.load(Ordering::Relaxed) {
-        let claimed = store.claim("crm", GROUP, &holder, LEASE, Duration::ZERO).await?;
+        let claimed = store.claim("crm", GROUP, &holder, LEASE, Duration::ZERO, false).await?;
         claims += 1;
         if claimed.is_empty() || rng.random_bool(0.05) {
             tokio::task::yield_now().await;
@@ -172,7 +172,8 @@ async fn drain(store: &Store) {
     while let Some(wait) = store.next_due("crm").await.expect("next due") {
         // Leases of settlers that died run out.
         tokio::time::sleep(wait).await;
-        let claimed = store.claim("crm", 100, "end", Duration::from_secs(60), Duration::ZERO);
+        let claimed =
+            store.claim("crm", 100, "end", Duration::from_secs(60), Duration::ZERO, false);
         let confirmed = PushResult::Confirmed { remote_id: None, hash: vec![3] };
         let results: Vec<_> =
             claimed.await.expect("claim").into_iter().map(|c| (c, confirmed.clone())).collect();
@@ -343,7 +344,7 @@ async fn settle_unordered(
 ) {
     let sql = without(SETTLE, &["order by s.lead_id\n    for update of s"]);
     while died.load(Ordering::Relaxed) == 0 && Instant::now() < until {
-        let claimed = store.claim("crm", GROUP, "control", LEASE, Duration::ZERO).await;
+        let claimed = store.claim("crm", GROUP, "control", LEASE, Duration::ZERO, false).await;
         let mut claimed = claimed.expect("claim");
         claimed.shuffle(&mut rng);
         let ids: Vec<_> = claimed.iter().map(|c| c.lead.lead_id).collect();
@@ -354,12 +355,14 @@ async fn settle_unordered(
         let nothing: Vec<Option<&str>> = vec![None; ids.len()];
         let hashes: Vec<Option<&[u8]>> = vec![None; ids.len()];
         let delays = vec![0.0_f64; ids.len()];
+        let creating = vec![false; ids.len()];
+        let dropped: Vec<Option<serde_json::Value>> = vec![None; ids.len()];
         let ended = client
             .query(
                 &sql,
                 &[
                     &"crm", &ids, &tokens, &versions, &at, &results, &nothing, &hashes, &delays,
-                    &nothing, &nothing, &nothing, &0.0_f64,
+                    &nothing, &nothing, &nothing, &0.0_f64, &creating, &dropped,
                 ],
             )
             .await;

@@ -2,6 +2,7 @@
 //!
 //! The suite walks `DESTINATIONS`; a new kind needs a [`Rig`] in [`rig`], and gets all of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -536,12 +537,88 @@ async fn hubspot_follows_merged_contacts() {
     let two = [records(&["bo@example.com"])[0].clone(), one.clone()];
     let outcomes = bench.push(&two).await.unwrap();
     assert!(matches!(outcomes[1], Outcome::Unknown { .. }), "{outcomes:?}");
-    let known = Record { remote_id: Some("1004".into()), ..one.clone() };
-    let outcomes = bench.push(&[two[0].clone(), known]).await.unwrap();
-    assert_eq!(outcomes[1], survivor, "by the id it is known by");
+    let known = |id: &str| Record { remote_id: Some(id.into()), ..one.clone() };
+    let survivor = Outcome::Written { remote_id: Some("1004".into()), created: None };
+    assert_eq!(
+        bench.push_one(&known("1004")).await,
+        Ok(vec![survivor]),
+        "by id, whatever its e-mail"
+    );
+    assert_eq!(bench.push_one(&known("1002")).await, Ok(vec![Outcome::Gone]));
     bench.option(|o| o.hubspot.secondary_conflicts = true);
-    let outcomes = bench.push_one(one).await.unwrap();
-    assert!(matches!(outcomes[0], Outcome::Retry { .. }), "{outcomes:?}");
+    let other = Outcome::Exists { remote_id: "1004".into() };
+    assert_eq!(bench.push_one(one).await, Ok(vec![other]));
+}
+
+#[tokio::test]
+async fn hubspot_knows_a_contact_by_its_id() {
+    let bench = Bench::hubspot().await;
+    let emails = ["ana@example.com", "bo@example.com", "cy@example.com"];
+    bench.written(&records(&emails)).await;
+    let mut known = records(&emails);
+    for (record, id) in known.iter_mut().zip(["1001", "4711", "1003"]) {
+        record.remote_id = Some(id.into());
+        record.properties.push(("email".into(), Some("new@example.com".into())));
+    }
+    bench.option(|o| o.hubspot.echo_trace_ids = false);
+    let written = |id: &str| Outcome::Written { remote_id: Some(id.into()), created: None };
+    let outcomes = bench.push(&known).await.unwrap();
+    assert_eq!(outcomes, [written("1001"), Outcome::Gone, written("1003")]);
+    let call = bench.fake.calls().pop().unwrap();
+    assert_eq!(call.path, "/crm/v3/objects/contacts/batch/update");
+    assert!(!String::from_utf8_lossy(&call.body).contains('@'), "no e-mail is sent by id");
+    bench.exactly(&emails);
+}
+
+#[tokio::test]
+async fn hubspot_contacts_are_found_by_id_and_by_e_mail() {
+    let bench = Bench::hubspot().await;
+    bench.written(&records(&["ana@example.com", "bo@example.com", "cy@example.com"])).await;
+    let by_email = records(&["cy@example.com", "nobody@example.com", "ana@example.com"]);
+    let wanted = ["firstname".to_owned(), "phone".to_owned()];
+    let found = bench.to.look_up(&by_email, &wanted).await.unwrap().value;
+    let ids: Vec<Vec<&str>> =
+        found.iter().map(|list| list.iter().map(|r| r.id.as_str()).collect()).collect();
+    assert_eq!(ids, [vec!["1003"], vec![], vec!["1001"]]);
+    assert_eq!(found[0][0].email.as_deref(), Some("cy@example.com"));
+    assert_eq!(found[0][0].properties["firstname"].as_deref(), Some("Ana"));
+    assert_eq!(found[0][0].properties["phone"], None);
+    // Merged: ana is a secondary address of bo now, and the survivor has a new id.
+    let merge = json!({"primaryObjectId": "1002", "objectIdToMerge": "1001"});
+    raw(&bench, "/crm/v3/objects/contacts/merge", &merge).await;
+    let both = records(&["ana@example.com", "cy@example.com"]);
+    let found = bench.to.look_up(&both, &[]).await.unwrap().value;
+    assert_eq!((found[0][0].id.as_str(), found[1][0].id.as_str()), ("1004", "1003"));
+    let known = |id: &str| vec![Record { remote_id: Some(id.into()), ..both[0].clone() }];
+    assert_eq!(bench.to.look_up(&known("1004"), &[]).await.unwrap().value[0].len(), 1);
+    assert_eq!(bench.to.look_up(&known("1001"), &[]).await.unwrap().value, [vec![]]);
+    assert_eq!(bench.to.look_up(&[], &[]).await, Ok(Vec::new().into()));
+}
+
+#[tokio::test]
+async fn hubspot_lists_every_contact_page_by_page() {
+    let bench = Bench::hubspot().await;
+    let emails: Vec<String> = (0..205).map(|n| format!("n{n:03}@example.com")).collect();
+    let emails: Vec<&str> = emails.iter().map(String::as_str).collect();
+    let stage = [("lifecyclestage", Some("marketing_qualified_lead"))];
+    let all: Vec<Record> = emails.iter().map(|email| record(email, &stage)).collect();
+    bench.written(&all).await;
+    let (mut cursor, mut listed, mut sizes) = (None::<String>, Vec::new(), Vec::new());
+    loop {
+        let wanted = ["lifecyclestage".to_owned()];
+        let page = bench.to.list(cursor.as_deref(), &wanted).await.unwrap().value;
+        sizes.push(page.contacts.len());
+        listed.extend(page.contacts);
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(sizes, [100, 100, 5]);
+    let there: Vec<&str> = listed.iter().filter_map(|r| r.email.as_deref()).collect();
+    assert_eq!(there, emails);
+    let ours = Some("marketing_qualified_lead");
+    assert!(listed.iter().all(|r| r.properties["lifecyclestage"].as_deref() == ours), "our word");
 }
 
 /// A request from beside the product, with the product's own client left out of it.
@@ -648,6 +725,17 @@ async fn webhook_answers_of_its_own() {
 
 #[test]
 fn wrong_configuration_is_refused_by_name() {
+    let stray = config::Destination {
+        client_id: Some("x".into()),
+        ..config("hubspot", "http://127.0.0.1:9")
+    };
+    assert_eq!(refused(&stray).key(), "client_id");
+    assert!(refused(&stray).to_string().contains("it reads token"), "{}", refused(&stray));
+    let mut unread = config("webhook", "http://127.0.0.1:9");
+    let write = config::Write::IfBlank;
+    let full = config::FullProperty { to: "phone".into(), write, values: BTreeMap::new() };
+    unread.fields.insert("phone".into(), config::Property::Full(full));
+    assert!(refused(&unread).to_string().contains("cannot be read"), "{}", refused(&unread));
     let base = |kind| config(kind, "https://example.com/x");
     let said = |config: &config::Destination| refused(config).to_string();
     assert!(said(&base("hubspt")).contains("did you mean \"hubspot\"?"));

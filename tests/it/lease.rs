@@ -149,13 +149,13 @@ async fn a_holder_that_was_fenced_off_cannot_park_or_renew() {
     rig.deliver(&[lead(0, 1)]).await;
     let store = &rig.app.store;
     let (minute, grace) = (Duration::from_secs(60), rig.settings.confirm_after);
-    let first = store.claim("hubspot", 1, "first", minute, grace).await.unwrap();
+    let first = store.claim("hubspot", 1, "first", minute, grace, false).await.unwrap();
     let id = first[0].lead.lead_id;
     let held = [(id, first[0].lease_token)];
     assert_eq!(store.renew("hubspot", &held, minute).await.unwrap(), [id]);
-    assert!(store.claim("hubspot", 1, "second", minute, grace).await.unwrap().is_empty());
+    assert!(store.claim("hubspot", 1, "second", minute, grace, false).await.unwrap().is_empty());
     rig.end_leases().await;
-    let second = store.claim("hubspot", 1, "second", minute, grace).await.unwrap();
+    let second = store.claim("hubspot", 1, "second", minute, grace, false).await.unwrap();
     assert!(second[0].confirm_owed && second[0].lease_token > first[0].lease_token);
     assert!(store.renew("hubspot", &held, minute).await.unwrap().is_empty());
     let error = leadsync::store::sync::LastError {

@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod db;
+pub mod keyless;
 pub mod log;
 pub mod process;
 pub mod wire;

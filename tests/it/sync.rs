@@ -19,7 +19,9 @@ use crate::support::app::TestApp;
 
 mod batches;
 mod faults;
+mod identity;
 mod pace;
+mod policies;
 mod service;
 
 /// A service that only receives, and a syncer to step by hand.
@@ -323,6 +325,10 @@ impl Destination for Gated {
         self.inner.default_fields()
     }
 
+    fn group(&self, record: &Record) -> &'static str {
+        self.inner.group(record)
+    }
+
     async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
         self.before.go_through().await;
         let outcomes = self.inner.push(records).await;
@@ -346,6 +352,10 @@ impl Destination for Slow {
 
     fn default_fields(&self) -> &'static [(&'static str, &'static str)] {
         self.0.default_fields()
+    }
+
+    fn group(&self, record: &Record) -> &'static str {
+        self.0.group(record)
     }
 
     async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {

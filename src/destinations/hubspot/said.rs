@@ -95,6 +95,18 @@ impl Said {
         }
     }
 
+    /// The contact that was asked for by id is not there.
+    pub fn is_missing(&self) -> bool {
+        self.category == "OBJECT_NOT_FOUND" || self.code == "OBJECT_NOT_FOUND"
+    }
+
+    /// The contact that has the key already: "Contact already exists. Existing ID: 1001".
+    pub fn existing(&self) -> Option<String> {
+        let (_, id) = self.words.split_once("Existing ID:")?;
+        let id: String = id.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        (!id.is_empty()).then_some(id)
+    }
+
     pub fn rejected(&self, records: &[Record]) -> Outcome {
         Outcome::Rejected {
             code: self.code.clone(),

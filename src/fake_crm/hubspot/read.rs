@@ -61,6 +61,29 @@ pub(super) fn batch(account: &Account, options: &Options, request: &Request) -> 
     Answer::json(207, &answer)
 }
 
+/// A page of all contacts that are not in the bin, in the order of their ids.
+pub(super) fn list(account: &Account, request: &Request) -> Answer {
+    let limit = request.param("limit").map_or(Some(10), |limit| limit.parse::<usize>().ok());
+    let after = request.param("after").map_or(Some(0), |after| after.parse::<u64>().ok());
+    let (Some(limit), Some(after)) = (limit.filter(|n| (1..=100).contains(n)), after) else {
+        return errors::refused("limit is 1 to 100, after is from paging.next");
+    };
+    let wanted = request.param("properties").unwrap_or_else(|| "email,firstname,lastname".into());
+    let mut rest =
+        account.contacts.range(after..).filter(|(_, stored)| !stored.archived).peekable();
+    let mut results = Vec::new();
+    while results.len() < limit
+        && let Some((id, stored)) = rest.next()
+    {
+        results.push(stored.object(*id, wanted.split(',')));
+    }
+    let mut answer = json!({"results": results});
+    if let Some((next, _)) = rest.peek() {
+        answer["paging"] = json!({"next": {"after": next.to_string()}});
+    }
+    Answer::json(200, &answer)
+}
+
 fn texts<'a>(list: Option<&'a Value>, text: impl Fn(&'a Value) -> Option<&'a str>) -> Vec<&'a str> {
     list.and_then(Value::as_array).into_iter().flatten().filter_map(text).collect()
 }

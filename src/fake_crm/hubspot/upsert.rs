@@ -1,4 +1,4 @@
-//! `POST …/batch/upsert`.
+//! `POST …/batch/upsert` and `…/batch/update`.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -33,6 +33,7 @@ pub(super) fn upsert(
     request: &Request,
     tweak: &Tweak,
     rng: &mut StdRng,
+    only_update: bool,
 ) -> Answer {
     let started = Timestamp::now();
     let mut inputs = match inputs(options, request) {
@@ -43,6 +44,7 @@ pub(super) fn upsert(
         return Answer::json(200, &complete(started, Vec::new()));
     }
     if tweak.conflict
+        && !only_update
         && let Some(first) = inputs.first()
     {
         let email = first.id.to_lowercase();
@@ -56,7 +58,7 @@ pub(super) fn upsert(
     let traces: HashSet<&str> = inputs.iter().filter_map(|i| i.trace.as_deref()).collect();
     let per_record = options.honour_trace_ids && traces.len() == inputs.len();
     let refusals: Vec<Option<Refusal>> =
-        inputs.iter().map(|input| refusal(account, options, input)).collect();
+        inputs.iter().map(|input| refusal(account, options, input, only_update)).collect();
     let unknown = |r: &Refusal| r.invalid.iter().any(|i| i.code == "PROPERTY_DOESNT_EXIST");
     let refuses_all = match per_record {
         true => options.unknown_property_refuses_all && refusals.iter().flatten().any(unknown),
@@ -90,7 +92,7 @@ pub(super) fn upsert(
             }
             continue;
         }
-        let result = write(account, options, input);
+        let result = write(account, options, input, only_update);
         if omitted.is_none() {
             results.push(result);
         }
@@ -203,9 +205,14 @@ pub(super) fn properties(
 }
 
 /// Why a record cannot be written.
-fn refusal(account: &Account, options: &Options, input: &Input) -> Option<Refusal> {
+fn refusal(
+    account: &Account,
+    options: &Options,
+    input: &Input,
+    only_update: bool,
+) -> Option<Refusal> {
     let found = account.find(&input.id, input.id_property.as_deref());
-    if found.is_none() && input.id_property.is_none() {
+    if found.is_none() && (only_update || input.id_property.is_none()) {
         let message = "resource not found".to_owned();
         return Some(Refusal { category: "OBJECT_NOT_FOUND", message, invalid: Vec::new() });
     }
@@ -229,7 +236,7 @@ fn refusal(account: &Account, options: &Options, input: &Input) -> Option<Refusa
     })
 }
 
-fn write(account: &mut Account, options: &Options, input: &Input) -> Value {
+fn write(account: &mut Account, options: &Options, input: &Input, only_update: bool) -> Value {
     let by_email = input.id_property.as_deref() == Some("email");
     let found = account.find(&input.id, input.id_property.as_deref());
     let email = match input.properties.get("email") {
@@ -256,7 +263,9 @@ fn write(account: &mut Account, options: &Options, input: &Input) -> Value {
     account.touch(id);
     let wanted = input.properties.keys().map(String::as_str).chain(["email"]);
     let mut object = account.contacts.get(&id).map_or(Value::Null, |c| c.object(id, wanted));
-    object["new"] = json!(found.is_none());
+    if !only_update {
+        object["new"] = json!(found.is_none());
+    }
     if options.echo_trace_ids
         && let Some(trace) = &input.trace
     {

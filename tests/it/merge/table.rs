@@ -338,7 +338,7 @@ async fn only_a_changed_value_moves_the_version_and_what_is_due() {
     };
     let settle = async || {
         let minute = std::time::Duration::from_secs(60);
-        let claimed = store.claim("crm", 10, "test", minute, minute).await.expect("claim");
+        let claimed = store.claim("crm", 10, "test", minute, minute, false).await.expect("claim");
         assert_eq!(claimed.len(), 1, "one lead is due");
         let confirmed = PushResult::Confirmed { remote_id: None, hash: vec![1] };
         let results: Vec<_> = claimed.into_iter().map(|c| (c, confirmed.clone())).collect();
@@ -397,7 +397,7 @@ async fn no_plan_counts_on_small_tables() {
             says(Field::City, Some(&format!("v{round}")), i64::from(round)).state(&key)
         });
         upsert(&store, states.collect()).await;
-        let claimed = store.claim("crm", 10, "test", minute, minute).await.expect("claim");
+        let claimed = store.claim("crm", 10, "test", minute, minute, false).await.expect("claim");
         assert_eq!(claimed.len(), 3, "moved in every round");
         let confirmed = PushResult::Confirmed { remote_id: None, hash: vec![1] };
         let results: Vec<_> = claimed.into_iter().map(|c| (c, confirmed.clone())).collect();

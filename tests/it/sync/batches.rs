@@ -301,6 +301,10 @@ impl Destination for Short {
         self.0.default_fields()
     }
 
+    fn group(&self, record: &Record) -> &'static str {
+        self.0.group(record)
+    }
+
     async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
         let mut reply = self.0.push(records).await?;
         reply.value.pop();

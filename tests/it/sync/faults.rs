@@ -286,7 +286,7 @@ async fn results_are_told_apart_in_the_table() {
     rig.deliver(&leads(3, 1)).await;
     let store = &rig.app.store;
     let (minute, grace) = (Duration::from_secs(60), Duration::from_secs(60));
-    let claimed = store.claim("hubspot", 10, "test", minute, grace).await.unwrap();
+    let claimed = store.claim("hubspot", 10, "test", minute, grace, false).await.unwrap();
     assert_eq!(claimed.len(), 3);
     let error = |kind| leadsync::store::sync::LastError { kind, code: None, message: "m".into() };
     let results = [

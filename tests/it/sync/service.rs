@@ -227,6 +227,10 @@ impl Destination for Panicking {
         self.0.default_fields()
     }
 
+    fn group(&self, record: &Record) -> &'static str {
+        self.0.group(record)
+    }
+
     async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
         let outcomes = self.0.push(records).await;
         assert!(self.1.load(Ordering::SeqCst) > 1, "on purpose, over an answer");
