@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::config::{self, Config, Loaded, Problem};
 use crate::destinations::{self, Mapped};
 use crate::error::{Chain, Exit};
+use crate::fetch::{self, Fetcher};
 use crate::http::{self, Clock, Context};
 use crate::private_pg::{self, PrivatePg, PrivatePgError};
 use crate::receive::{self, Receiver};
@@ -226,7 +227,7 @@ pub fn problems(loaded: &Loaded) -> Vec<Problem> {
         key => format!("{list}[{at}].{key}"),
     };
     let sources = config.sources.iter().enumerate().filter_map(|(at, source)| {
-        let error = ConfiguredSource::compile(source, &config.leads).err()?;
+        let error = compiled(source, config).err()?;
         Some(loaded.problem(&place("source", at, error.kind.key()), error.to_string()))
     });
     let destinations = config.destinations.iter().enumerate().filter_map(|(at, settings)| {
@@ -235,6 +236,15 @@ pub fn problems(loaded: &Loaded) -> Vec<Problem> {
         Some(loaded.problem(&place("destination", at, error.key()), error.to_string()))
     });
     sources.chain(destinations).collect()
+}
+
+/// A source as it can be used: its mapping, and its API where it has one.
+fn compiled(
+    source: &config::Source,
+    config: &Config,
+) -> Result<(ConfiguredSource, Option<fetch::Configured>), SourceError> {
+    let compiled = ConfiguredSource::compile(source, &config.leads)?;
+    Ok((compiled, fetch::build(source, config.sync.call_timeout)?))
 }
 
 /// A syncer with the configured timings.
@@ -327,6 +337,11 @@ impl App {
         store.register_destinations(&names, roles.sync).await?;
         let (changed, changes) = watch::channel(0);
         let receiver = receiver(config, store.clone(), changed, stop.clone()).await?;
+        let apis = fetch::build_all(config)?;
+        if roles.receive {
+            let names: Vec<String> = apis.iter().map(|source| source.name.clone()).collect();
+            store.register_source_apis(&names).await?;
+        }
         let mut tasks = JoinSet::new();
         tasks.spawn(maintain(store.clone(), keep, stop.clone()));
         let context = Context {
@@ -356,6 +371,11 @@ impl App {
                 );
             }
         });
+        // Reading what a delivery only names is a part of receiving it.
+        let fetcher = Fetcher::new(store.clone(), receiver.clone(), fetch::Settings::of(config));
+        for source in apis.into_iter().filter(|_| roles.receive) {
+            tasks.spawn(fetcher.clone().run(source, stop.clone()));
+        }
         if roles.sync {
             let syncer = syncer(config, store);
             for destination in destinations {
@@ -428,9 +448,19 @@ pub async fn check(config: &Config) -> Vec<Finding> {
     };
     for source in &config.sources {
         let about = format!("source {}", source.name);
-        match ConfiguredSource::compile(source, &config.leads) {
-            Ok(_) => {
-                find(&about, format!("kind {}, POST /hooks/{}", source.kind, source.name), true)
+        match compiled(source, config) {
+            Ok((_, api)) => {
+                find(&about, format!("kind {}, POST /hooks/{}", source.kind, source.name), true);
+                if let Some(source) = api {
+                    let deadline = config.sync.call_timeout;
+                    match tokio::time::timeout(deadline, source.api.check()).await {
+                        Ok(Ok(found)) => found.into_iter().for_each(|s| find(&about, s, true)),
+                        Ok(Err(error)) => find(&about, Chain(&error).to_string(), false),
+                        Err(_) => {
+                            find(&about, "no answer within sync.call_timeout".to_owned(), false);
+                        }
+                    }
+                }
             }
             Err(error) => find(&about, Chain(&error).to_string(), false),
         }

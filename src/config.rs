@@ -203,6 +203,30 @@ pub struct Source {
     pub body_key: Option<HeaderAuth>,
     /// The address as the sender calls it, without query: HubSpot signs it, and behind a proxy it cannot be known.
     pub public_url: Option<String>,
+    /// `meta` only: what Meta sends to check the address, typed there beside the URL; not the app secret.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub verify_token: OneOrMore<Secret>,
+    /// Kinds whose deliveries say only ids (`hubspot-app`, `linkedin`, `meta`): the token that leads are read with.
+    pub token: Option<Secret>,
+    /// The same: where their API is, for stand-ins and proxies; each kind has a default.
+    #[serde(serialize_with = "values::without_credentials")]
+    pub base_url: Option<String>,
+    /// The same: calls per time, one budget per source, shared by all instances; absent: the kind's default.
+    pub rate: Option<Rate>,
+    /// The same: how often leads are looked for whose webhook never came; 0: never. Absent: 15 minutes.
+    #[serde(default, with = "values::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub poll: Option<Duration>,
+    /// `linkedin` and `meta` only: version of the API.
+    pub api_version: Option<String>,
+    /// `meta` only: ids of the forms that are looked through; absent: all of the page.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forms: Vec<String>,
+    /// `linkedin` only: whose leads are looked for, `urn:li:sponsoredAccount:1` or `urn:li:organization:1`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<String>,
+    /// `hubspot-app` only: properties to read beside the kind's own and those that `fields` names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub properties: Vec<String>,
     /// `custom` only: how the sender signs.
     pub signature: Option<Signature>,
     /// 0 to 100. A lower-trust source fills, never overwrites a higher one.

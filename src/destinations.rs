@@ -25,7 +25,7 @@ mod outcome;
 mod tokens;
 mod webhook;
 
-pub use client::caller;
+pub use client::{caller, redacted};
 pub use error::DestinationError;
 pub use outcome::{CallError, Limit, Outcome, Page, Remote, Reply};
 pub use tokens::{InMemory, TokenStore};

@@ -286,6 +286,8 @@ pub enum Outcome {
     Updated,
     /// Already known: a repeat, or nothing that wins.
     Unchanged,
+    /// Stored; it tells of something that is read at the source's API before it can become a lead.
+    Queued,
     /// Stored, but cannot become a lead; the reason is kept with the delivery.
     Rejected,
     /// Stored, but not about a lead (a test, another event type).
@@ -299,6 +301,7 @@ impl Outcome {
             Outcome::Created => "created",
             Outcome::Updated => "updated",
             Outcome::Unchanged => "unchanged",
+            Outcome::Queued => "queued",
             Outcome::Rejected => "rejected",
             Outcome::Ignored => "ignored",
         }
@@ -307,6 +310,8 @@ impl Outcome {
     /// The outcome with that name.
     pub fn parse(name: &str) -> Option<Outcome> {
         use Outcome::*;
-        [Created, Updated, Unchanged, Rejected, Ignored].into_iter().find(|o| o.name() == name)
+        [Created, Updated, Unchanged, Queued, Rejected, Ignored]
+            .into_iter()
+            .find(|o| o.name() == name)
     }
 }

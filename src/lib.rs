@@ -8,6 +8,7 @@ pub mod config;
 pub mod destinations;
 pub mod error;
 pub mod fake_crm;
+pub mod fetch;
 pub mod http;
 pub mod lead;
 pub mod mapping;

@@ -147,6 +147,7 @@ struct Inner {
     room: Arc<Semaphore>,
     repeats: Arc<RepeatCounter>,
     leads: config::Leads,
+    wanted: watch::Sender<u64>,
 }
 
 impl Receiver {
@@ -177,6 +178,7 @@ impl Receiver {
         }
         let repeats = Arc::new(RepeatCounter::default());
         tokio::spawn(repeats::keep_counting(repeats.clone(), store.clone(), stop));
+        let wanted = watch::Sender::new(0);
         let writers = (0..settings.writers.max(1))
             .map(|_| {
                 let (sender, receiver) = mpsc::channel(QUEUE);
@@ -185,6 +187,7 @@ impl Receiver {
                     settings: settings.clone(),
                     repeats: repeats.clone(),
                     changed: changed.clone(),
+                    wanted: wanted.clone(),
                 };
                 tokio::spawn(writer.run(receiver));
                 sender
@@ -198,12 +201,18 @@ impl Receiver {
             room: Arc::new(Semaphore::new(QUEUED_BYTES)),
             repeats,
             leads: settings.leads,
+            wanted,
         })))
     }
 
     /// The configured source of that name.
     pub fn source(&self, name: &str) -> Option<Arc<ConfiguredSource>> {
         self.0.sources.get(name).cloned()
+    }
+
+    /// Ticks after every commit here with something new to read at a source.
+    pub fn wanted(&self) -> watch::Receiver<u64> {
+        self.0.wanted.subscribe()
     }
 
     /// Takes one verified delivery of a source: decodes, splits, maps, merges, archives. `Ok` means

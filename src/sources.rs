@@ -3,6 +3,8 @@
 //! To add a kind: one file here with a `const`, one line in [`SOURCES`], one payload with its lead
 //! under `tests/fixtures/sources/`.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -20,11 +22,15 @@ mod elementor;
 mod google_ads;
 mod gravityforms;
 pub mod handshake;
+mod hubspot_app;
 mod hubspot_workflow;
 mod intercom;
 mod jotform;
 pub mod json;
 mod labels;
+mod linkedin;
+mod meta;
+mod notice;
 mod rdstation;
 mod segment;
 mod shopify;
@@ -40,6 +46,7 @@ mod wpforms;
 
 pub use configured::{ConfiguredSource, Explained, Part, folding};
 pub use decode::DecodeError;
+pub use notice::{FETCHED, Notice, is_remote_id};
 pub use signature::{AuthError, Content, Scheme, SignError, Signing};
 
 /// Every kind; configuration, documentation and tests walk this list.
@@ -50,10 +57,13 @@ pub const SOURCES: &[&Source] = &[
     &elementor::SOURCE,
     &google_ads::SOURCE,
     &gravityforms::SOURCE,
+    &hubspot_app::SOURCE,
     &hubspot_workflow::SOURCE,
     &intercom::SOURCE,
     &jotform::SOURCE,
     &json::SOURCE,
+    &linkedin::SOURCE,
+    &meta::SOURCE,
     &rdstation::SOURCE,
     &segment::SOURCE,
     &shopify::SOURCE,
@@ -105,7 +115,7 @@ pub enum Auth {
 }
 
 /// How one body becomes parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Split {
     /// The body is one lead.
     Whole,
@@ -113,6 +123,9 @@ pub enum Split {
     List,
     /// A list under that member is a batch, anything else one lead.
     Member(&'static str),
+    /// The body tells of things by their ids, which the function finds; a document that was read (media type
+    /// [`FETCHED`]) is one lead.
+    Notices(fn(&Value) -> Vec<Item>),
 }
 
 /// Answer to a GET with which a sender checks the address.
@@ -177,6 +190,8 @@ pub enum Item {
         /// For people.
         detail: String,
     },
+    /// To be read at the source's API, or not to be read any more.
+    Notice(Notice),
 }
 
 /// A request whose sender is who it says it is: the only thing that is ever parsed.
@@ -230,7 +245,23 @@ pub enum SourceErrorKind {
         /// The kind.
         kind: &'static str,
         /// What to do.
+        hint: Cow<'static, str>,
+    },
+    /// A key that the kind cannot do without.
+    #[error("`{key}` is not set: {hint}")]
+    Missing {
+        /// The key.
+        key: &'static str,
+        /// What it is for.
         hint: &'static str,
+    },
+    /// A key has a value that cannot be used. The value itself is not shown: it may be secret.
+    #[error("`{key}` {why}")]
+    Invalid {
+        /// The key.
+        key: &'static str,
+        /// What is wrong with it.
+        why: Cow<'static, str>,
     },
     /// `signature` without `secret`, or the reverse.
     #[error("`{given}` is set but `{missing}` is not; a signature needs both")]
@@ -270,7 +301,9 @@ impl SourceErrorKind {
     pub fn key(&self) -> String {
         match self {
             SourceErrorKind::UnknownKind { .. } => "kind".to_owned(),
-            SourceErrorKind::NotForKind { key, .. } => (*key).to_owned(),
+            SourceErrorKind::NotForKind { key, .. } | SourceErrorKind::Invalid { key, .. } => {
+                (*key).to_owned()
+            }
             SourceErrorKind::HalfASignature { given, .. } => (*given).to_owned(),
             SourceErrorKind::BadSecret => "secret".to_owned(),
             SourceErrorKind::BadRegion(_) => "default_region".to_owned(),
@@ -278,7 +311,7 @@ impl SourceErrorKind {
             SourceErrorKind::Mapping(error) if error.target() == "split" => "split".to_owned(),
             SourceErrorKind::Mapping(error) => format!("fields.{}", error.target()),
             SourceErrorKind::NoPublicUrl => "secret".to_owned(),
-            SourceErrorKind::NoAuthentication(_) => String::new(),
+            SourceErrorKind::NoAuthentication(_) | SourceErrorKind::Missing { .. } => String::new(),
             SourceErrorKind::CredentialHeader(_) | SourceErrorKind::NoEmail => "fields".to_owned(),
         }
     }

@@ -9,10 +9,12 @@ use pool::Pools;
 
 pub mod deliveries;
 pub mod destinations;
+pub mod fetches;
 pub mod group;
 pub mod leads;
 pub mod migrate;
 pub mod pool;
+pub mod source_apis;
 pub mod sync;
 pub mod textbook;
 mod tls;

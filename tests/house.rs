@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use leadsync::sources::SOURCES;
 
 /// Which rooms a room may use besides [`EVERYONES`].
-const ROOMS: [(&str, &[&str]); 16] = [
+const ROOMS: [(&str, &[&str]); 17] = [
     ("error", &[]),
     ("secret", &[]),
     ("stop", &[]),
@@ -23,6 +23,10 @@ const ROOMS: [(&str, &[&str]); 16] = [
     ("sources", &["config", "lead", "mapping"]),
     ("receive", &["config", "lead", "mapping", "sources", "store"]),
     ("sync", &["config", "destinations", "lead", "store"]),
+    (
+        "fetch",
+        &["config", "destinations", "lead", "mapping", "receive", "sources", "store", "sync"],
+    ),
     ("http", &["config", "lead", "receive", "sources", "store"]),
     ("serve", &["config", "http"]),
 ];
@@ -35,7 +39,7 @@ const WIRING: [&str; 5] = ["app", "cli", "main", "lib", "build"];
 
 /// Crates with an owner: a file, or a room with everything in it.
 const OWNERS: [(&str, &[&str]); 30] = [
-    ("async_trait", &["destinations"]),
+    ("async_trait", &["destinations", "fetch"]),
     ("clap", &["cli"]),
     ("cronexpr", &["config", "sync"]),
     ("deadpool_postgres", &["store"]),
@@ -50,7 +54,7 @@ const OWNERS: [(&str, &[&str]); 30] = [
     ("percent_encoding", &["destinations/client", "http"]),
     ("phonenumber", &["lead", "config"]),
     ("refinery", &["store"]),
-    ("reqwest", &["destinations/client", "cli/demo", "cli/send"]),
+    ("reqwest", &["destinations/client", "fetch/client", "cli/demo", "cli/send"]),
     ("ring", &["destinations/tokens", "store/tls"]),
     ("rustls", &["destinations/client", "store", "cli/demo"]),
     ("rustls_native_certs", &["destinations/client", "store"]),

@@ -30,7 +30,7 @@ pub(super) struct Replay {
     /// Only deliveries received since then (RFC 3339)
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<Micros>,
-    /// Only deliveries with this outcome (created, updated, unchanged, rejected, ignored)
+    /// Only deliveries with this outcome (created, updated, unchanged, queued, rejected, ignored)
     #[arg(long, value_name = "OUTCOME", value_parser = outcome)]
     outcome: Option<Outcome>,
 }
@@ -42,7 +42,7 @@ fn time(text: &str) -> Result<Micros, String> {
 
 fn outcome(text: &str) -> Result<Outcome, String> {
     Outcome::parse(text)
-        .ok_or_else(|| "one of created, updated, unchanged, rejected, ignored".to_owned())
+        .ok_or_else(|| "one of created, updated, unchanged, queued, rejected, ignored".to_owned())
 }
 
 impl Replay {

@@ -50,7 +50,7 @@ impl Send {
         if url.path() == "/" {
             url.set_path(&format!("/hooks/{}", source.name));
         }
-        let mut request = self.payload.request()?;
+        let mut request = self.payload.request(&source)?;
         if request.query.is_empty() {
             request.query = url.query().unwrap_or_default().to_owned();
         }

@@ -50,6 +50,34 @@ fn show(status: &StatusView) -> std::io::Result<()> {
             Printable(rejected.reason.as_deref().unwrap_or("no reason")),
         )?;
     }
+    for fetches in &status.fetches {
+        let name = Printable(&fetches.source);
+        say!(
+            "source {name}: {} leads read, {} to be read, {} parked",
+            fetches.done,
+            fetches.due,
+            fetches.parked,
+        )?;
+        if let Some(age) = fetches.oldest_due_seconds {
+            say!("source {name}: the oldest to be read waits for {age:.0} s")?;
+        }
+        if let Some(paused) = &fetches.paused {
+            say!(
+                "source {name}: PAUSED ({}): {}",
+                Printable(paused.kind.as_deref().unwrap_or("unknown")),
+                Printable(paused.message.as_deref().unwrap_or("no message")),
+            )?;
+        }
+        if let Some(error) = &fetches.last_error {
+            let said = |member: &str| error[member].as_str().unwrap_or_default().to_owned();
+            say!(
+                "source {name}: {} {} is not read: {}",
+                Printable(said("object")),
+                Printable(said("remote_id")),
+                Printable(said("message")),
+            )?;
+        }
+    }
     for destination in &status.destinations {
         let name = Printable(&destination.destination);
         say!(

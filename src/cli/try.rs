@@ -37,7 +37,7 @@ impl Try {
     pub(super) fn run(self, global: &Global) -> Result<Exit, Failure> {
         let config = global.load(Vec::new())?;
         let source = self.payload.source(&config)?;
-        let request = self.payload.request()?;
+        let request = self.payload.request(&source)?;
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
         // Nothing is stored, so it does not matter who sent it.
         let explained = source.explain(&Verified::stored(request));

@@ -232,6 +232,9 @@ impl Findings {
                 "must begin with https:// and have no query: it is the address as the sender calls it",
             );
         }
+        if let Some(url) = &source.base_url {
+            self.base_url(&at("base_url"), url);
+        }
         if let Some(basic) = &source.basic {
             self.refuse_if(
                 basic.user.contains(':'),
@@ -263,18 +266,22 @@ impl Findings {
             [("base_url", &destination.base_url), ("token_url", &destination.token_url)]
         {
             let Some(url) = url else { continue };
-            let plain = url.strip_prefix("http://");
-            self.refuse_if(
-                plain.or(url.strip_prefix("https://")).is_none_or(str::is_empty),
-                &[&at(key)],
-                "must begin with https:// (or http://)",
-            );
-            self.warn_if(
-                plain.is_some_and(|rest| !is_local(rest)),
-                &[&at(key)],
-                "is not encrypted: personal data and credentials travel in the clear",
-            );
+            self.base_url(&at(key), url);
         }
+    }
+
+    fn base_url(&mut self, path: &str, url: &str) {
+        let plain = url.strip_prefix("http://");
+        self.refuse_if(
+            plain.or(url.strip_prefix("https://")).is_none_or(str::is_empty),
+            &[path],
+            "must begin with https:// (or http://)",
+        );
+        self.warn_if(
+            plain.is_some_and(|rest| !is_local(rest)),
+            &[path],
+            "is not encrypted: personal data and credentials travel in the clear",
+        );
     }
 }
 

@@ -154,6 +154,25 @@ pub(super) mod duration {
     }
 }
 
+/// Durations that may be absent, for `#[serde(with)]`.
+pub(super) mod optional_duration {
+    use super::*;
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Duration>, D::Error> {
+        duration::deserialize(reader).map(Some)
+    }
+
+    pub fn serialize<S: Serializer>(
+        value: &Option<Duration>,
+        writer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => duration::serialize(value, writer),
+            None => writer.serialize_none(),
+        }
+    }
+}
+
 /// Sizes in bytes, for `#[serde(with)]`.
 pub(super) mod bytes {
     use super::*;

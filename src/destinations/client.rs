@@ -324,7 +324,7 @@ impl Answer {
 }
 
 /// Words of a CRM fit to keep: no addresses, none of the `values` that were sent, no control characters, not long.
-pub(super) fn redacted<'a>(text: &str, values: impl IntoIterator<Item = &'a str>) -> String {
+pub fn redacted<'a>(text: &str, values: impl IntoIterator<Item = &'a str>) -> String {
     let mut text = text.to_owned();
     let mut values: Vec<&str> = values.into_iter().filter(|v| v.chars().count() > 3).collect();
     // Longest first, so that a value inside another leaves no rest of it behind.

@@ -18,6 +18,7 @@ use warp::reply::Response;
 use super::body::Arrived;
 use super::{Context, HttpError};
 use crate::error::Chain;
+use crate::lead::Outcome;
 use crate::receive::{ItemOutcome, ReceiveError};
 use crate::sources::{ConfiguredSource, Request};
 
@@ -65,12 +66,22 @@ async fn deliver(
     let outcomes = detached(span, async move { receiver.deliver(source, verified).await }).await?;
     match outcomes.as_slice() {
         [one] => super::json(&Answer::from(one)),
+        // One word for a delivery that says only ids, however many.
+        [one, rest @ ..] if one.outcome == Outcome::Queued && rest.iter().all(|i| i == one) => {
+            super::json(&Answer::from(one))
+        }
         several => super::json(&json!({ "outcomes": answers(several) })),
     }
 }
 
 fn handshake(source: &ConfiguredSource, query: &str) -> Result<Response, HttpError> {
-    let handshake = source.handshake(query).ok_or_else(|| HttpError::method_not_allowed(ALLOW))?;
+    let handshake = source.handshake(query).ok_or_else(|| match source.has_handshake() {
+        true => {
+            let detail = "that is not what the sender of this hook sends to check its address";
+            HttpError::new(StatusCode::FORBIDDEN, "bad_challenge", detail)
+        }
+        false => HttpError::method_not_allowed(ALLOW),
+    })?;
     let status = StatusCode::from_u16(handshake.status).map_err(HttpError::internal)?;
     let mut response = Response::new(Bytes::from(handshake.body).into());
     *response.status_mut() = status;

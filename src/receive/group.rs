@@ -16,6 +16,7 @@ use crate::error::Chain;
 use crate::lead::Micros;
 use crate::lead::merge::{EventTime, LeadState, Origin};
 use crate::sources::Item;
+use crate::store::fetches::Want;
 use crate::store::leads::Merged;
 use crate::store::{Store, StoreError};
 
@@ -40,6 +41,8 @@ pub(super) struct Writer {
     pub settings: Settings,
     pub repeats: std::sync::Arc<RepeatCounter>,
     pub changed: watch::Sender<u64>,
+    /// Told after every commit with something new to read at a source.
+    pub wanted: watch::Sender<u64>,
 }
 
 impl Writer {
@@ -169,6 +172,11 @@ impl Writer {
             let states: Vec<LeadState> = folds.values().cloned().collect();
             merged = tx.upsert(&states).await?.into_iter().map(|m| (m.email.clone(), m)).collect();
         }
+        let wanted = wanted(deliveries);
+        let news = match wanted.is_empty() {
+            true => 0,
+            false => tx.want(&wanted).await?,
+        };
         let mut outcomes = item_outcomes(deliveries, &events, &folds, &merged);
         let mut distinct = HashSet::new();
         let rows: Vec<_> = deliveries
@@ -190,6 +198,9 @@ impl Writer {
         }
         if merged.values().any(|m| m.moved) {
             self.changed.send_modify(|n| *n = n.wrapping_add(1));
+        }
+        if news > 0 {
+            self.wanted.send_modify(|n| *n = n.wrapping_add(1));
         }
         self.name_unseen(deliveries, &mut outcomes).await;
         Ok(outcomes)
@@ -238,6 +249,23 @@ impl Writer {
             Err(error) => tracing::warn!("cannot name leads just stored: {}", Chain(&error)),
         }
     }
+}
+
+/// What the deliveries tell of without saying what it is.
+fn wanted(deliveries: &[&Delivery]) -> Vec<Want> {
+    let notices = deliveries.iter().flat_map(|delivery| {
+        delivery.items.iter().filter_map(|item| match item {
+            Item::Notice(notice) => Some(Want {
+                source: delivery.speaker.name.to_string(),
+                object: notice.object,
+                remote_id: notice.remote_id.clone(),
+                changed_at: notice.changed_at,
+                deleted: notice.deleted,
+            }),
+            _ => None,
+        })
+    });
+    notices.collect()
 }
 
 fn needs_first_receipt(delivery: &Delivery) -> bool {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{Delivery, ItemOutcome};
 use crate::lead::Outcome;
 use crate::lead::merge::LeadState;
-use crate::sources::Item;
+use crate::sources::{Item, Notice};
 use crate::store::deliveries::Archived;
 use crate::store::leads::Merged;
 
@@ -60,11 +60,13 @@ fn without_lead(item: &Item) -> ItemOutcome {
         Item::Lead(_) => (Outcome::Unchanged, None),
         Item::Ignored(reason) => (Outcome::Ignored, Some(reason.clone())),
         Item::Rejected { reason, .. } => (Outcome::Rejected, Some(reason.clone())),
+        Item::Notice(Notice { deleted: false, .. }) => (Outcome::Queued, None),
+        Item::Notice(_) => (Outcome::Ignored, Some("deleted".to_owned())),
     };
     ItemOutcome { outcome, lead_id: None, reason }
 }
 
-/// The outcome of a delivery of several leads: the first of created, updated, unchanged, rejected, ignored.
+/// The outcome of a delivery of several leads: the first of created, updated, unchanged, queued, rejected, ignored.
 pub(super) fn of_delivery(outcomes: &[ItemOutcome]) -> Outcome {
     outcomes.iter().map(|o| o.outcome).min().unwrap_or(Outcome::Ignored)
 }
@@ -107,7 +109,7 @@ pub(super) fn archived(
 pub(super) fn details(delivery: &Delivery, outcomes: &[ItemOutcome]) -> Option<Value> {
     let told = |item: &Item| match item {
         Item::Lead(patch) => !patch.field_errors.is_empty(),
-        Item::Rejected { .. } => true,
+        Item::Rejected { .. } | Item::Notice(_) => true,
         Item::Ignored(_) => false,
     };
     if delivery.items.len() < 2 && !delivery.items.iter().any(told) {
@@ -126,6 +128,7 @@ pub(super) fn details(delivery: &Delivery, outcomes: &[ItemOutcome]) -> Option<V
             Item::Rejected { detail: words, .. } => {
                 detail["detail"] = json!(words.replace('\0', ""));
             }
+            Item::Notice(notice) => detail["remote_id"] = json!(notice.remote_id),
             _ => {}
         }
         detail

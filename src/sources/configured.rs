@@ -14,8 +14,8 @@ use crate::secret::Secret;
 
 use super::signature::{self, Check};
 use super::{
-    Auth, AuthError, DecodeError, Handshake, Item, Request, SOURCES, SignError, Source,
-    SourceError, SourceErrorKind, Split, Verified, decode,
+    Auth, AuthError, DecodeError, FETCHED, Handshake, Item, Request, SOURCES, SignError, Source,
+    SourceError, SourceErrorKind, Split, Verified, decode, notice,
 };
 
 /// Most leads that one delivery may carry; the largest known sender stops at 4000.
@@ -38,7 +38,7 @@ pub struct ConfiguredSource {
     pub double_opt_in: bool,
     source: &'static Source,
     checks: Vec<Check>,
-    secrets: Vec<Secret>,
+    handshake_keys: Vec<Secret>,
     split: Option<JsonPath>,
     mapping: Mapping,
     folding: Folding,
@@ -67,6 +67,11 @@ impl ConfiguredSource {
         if matches!(kind.auth, Auth::Written) && !source.fields.contains_key("email") {
             return Err(SourceErrorKind::NoEmail);
         }
+        notice::check(source, kind)?;
+        let handshake_keys = match source.verify_token.as_slice() {
+            [] => source.secret.as_slice(),
+            tokens => tokens,
+        };
         let mapping = Mapping::compile(kind.rules, &written).map_err(SourceErrorKind::Mapping)?;
         let checks = signature::compile(source, kind)?;
         let credential = |name: &&str| {
@@ -84,7 +89,7 @@ impl ConfiguredSource {
             double_opt_in: source.double_opt_in,
             source: kind,
             checks,
-            secrets: source.secret.as_slice().to_vec(),
+            handshake_keys: handshake_keys.to_vec(),
             split: split(source, kind)?,
             mapping,
             folding: folding(leads.email_folding),
@@ -99,15 +104,23 @@ impl ConfiguredSource {
         Ok(Verified(request))
     }
 
-    /// The answer to a GET with that query, where the kind has a handshake.
+    /// The answer to a GET with that query, where the kind has a handshake and the query is one that its sender sends.
     pub fn handshake(&self, query: &str) -> Option<Handshake> {
-        self.source.handshake.and_then(|answer| answer(query, &self.secrets))
+        self.source.handshake.and_then(|answer| answer(query, &self.handshake_keys))
+    }
+
+    /// Whether its sender checks the address with a GET.
+    pub fn has_handshake(&self) -> bool {
+        self.source.handshake.is_some()
     }
 
     /// What the delivery says: at least one item. A body that can be read but holds no usable lead
     /// is a rejected item, not an error.
     pub fn read(&self, delivery: &Verified) -> Result<Vec<Item>, DecodeError> {
         let request = delivery.request();
+        if let Some(items) = self.notices(request)? {
+            return Ok(items);
+        }
         let Cut { parts, body } = self.cut(request)?;
         if let Some(refused) = refusal(parts.len()) {
             return Ok(vec![refused]);
@@ -119,8 +132,13 @@ impl ConfiguredSource {
     /// As [`ConfiguredSource::read`], told step by step.
     pub fn explain(&self, delivery: &Verified) -> Result<Explained, DecodeError> {
         let request = delivery.request();
-        let Cut { parts, body } = self.cut(request)?;
         let mut explained = Explained::default();
+        if let Some(items) = self.notices(request)? {
+            let part = |item| Part { item, steps: Vec::new(), unmapped: Vec::new() };
+            explained.parts = items.into_iter().map(part).collect();
+            return Ok(explained);
+        }
+        let Cut { parts, body } = self.cut(request)?;
         if let Some(refused) = refusal(parts.len()) {
             explained.parts.push(Part { item: refused, steps: Vec::new(), unmapped: Vec::new() });
         } else {
@@ -140,6 +158,26 @@ impl ConfiguredSource {
             explained.unmapped = self.mapping.unmapped_around(&around, &parts);
         }
         Ok(explained)
+    }
+
+    /// What a delivery tells of by ids, at least one item; `None` for one that says what its leads are.
+    fn notices(&self, request: &Request) -> Result<Option<Vec<Item>>, DecodeError> {
+        let Split::Notices(notices) = self.source.split else { return Ok(None) };
+        if decode::essence(request) == FETCHED {
+            return Ok(None);
+        }
+        let items = notices(&decode::decode(request)?);
+        Ok(Some(match refusal(items.len()) {
+            Some(refused) => vec![refused],
+            None => items,
+        }))
+    }
+
+    /// Whether a body is a document of this source as it is read at its API, and no delivery of its sender.
+    pub fn is_document(&self, body: &[u8]) -> bool {
+        let Split::Notices(notices) = self.source.split else { return false };
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        body.as_object().is_some_and(|members| !members.is_empty()) && notices(&body).is_empty()
     }
 
     fn cut(&self, request: &Request) -> Result<Cut, DecodeError> {
@@ -306,7 +344,7 @@ fn split(
         Some(_) if !matches!(kind.auth, Auth::Written) => Err(SourceErrorKind::NotForKind {
             key: "split",
             kind: kind.kind,
-            hint: "remove it: the kind knows how its deliveries are cut",
+            hint: "remove it: the kind knows how its deliveries are cut".into(),
         }),
         Some(path) => {
             mapping::compile_json_path("split", path).map(Some).map_err(SourceErrorKind::Mapping)

@@ -74,7 +74,12 @@ fn is_plain_ascii(body: &[u8]) -> bool {
 
 /// Whether the body is a URL-encoded form.
 pub(super) fn is_form(request: &Request) -> bool {
-    parts_of(request.header("content-type").unwrap_or_default()).0 == FORM
+    essence(request) == FORM
+}
+
+/// The media type in lower case, without parameters; empty where there is none.
+pub(super) fn essence(request: &Request) -> String {
+    parts_of(request.header("content-type").unwrap_or_default()).0
 }
 
 /// Media type and charset, in lower case.

@@ -1,5 +1,7 @@
 //! Who sent it: signatures and shared secrets, over the raw bytes, compared in constant time.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, STANDARD};
@@ -109,7 +111,10 @@ pub(super) fn compile(
     kind: &'static Source,
 ) -> Result<Vec<Check>, SourceErrorKind> {
     let secrets = source.secret.as_slice().to_vec();
-    let not_for_kind = |key, hint| Err(SourceErrorKind::NotForKind { key, kind: kind.kind, hint });
+    let not_for_kind = |key, hint: &'static str| {
+        let hint = Cow::Borrowed(hint);
+        Err(SourceErrorKind::NotForKind { key, kind: kind.kind, hint })
+    };
     if source.signature.is_some() && !matches!(kind.auth, Auth::Written) {
         return not_for_kind("signature", "remove it; only kind \"custom\" spells it out");
     }

@@ -57,8 +57,16 @@ struct Case {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(untagged)]
 enum Outcome {
-    Ignored { ignored: String },
-    Rejected { rejected: String },
+    Ignored {
+        ignored: String,
+    },
+    Rejected {
+        rejected: String,
+    },
+    /// Object and id; gone ones with "gone " before.
+    Notice {
+        notice: String,
+    },
     Lead(Box<Expected>),
 }
 
@@ -90,6 +98,7 @@ fn outcome(item: &Item, expected: Option<&Outcome>) -> Outcome {
     match item {
         Item::Ignored(reason) => Outcome::Ignored { ignored: reason.clone() },
         Item::Rejected { reason, .. } => Outcome::Rejected { rejected: reason.clone() },
+        Item::Notice(notice) => Outcome::Notice { notice: told(notice) },
         Item::Lead(patch) => {
             assert!(patch.touch.source.is_some());
             let asked = match expected {
@@ -99,6 +108,10 @@ fn outcome(item: &Item, expected: Option<&Outcome>) -> Outcome {
             Outcome::Lead(Box::new(seen(patch, &asked)))
         }
     }
+}
+
+fn told(Notice { object, remote_id, deleted, .. }: &Notice) -> String {
+    format!("{}{object} {remote_id}", if *deleted { "gone " } else { "" })
 }
 
 fn other(patch: &LeadPatch, name: &str) -> Option<String> {
@@ -411,6 +424,27 @@ fn mistakes_in_the_configuration_say_what_to_do() {
         (json!({"name": "site", "kind": "standard-webhooks", "secret": "whsec_%%"}), "base64"),
         (json!({"name": "site", "kind": "google-ads"}), "set `secret` to the key"),
         (
+            json!({"name": "site", "kind": "meta", "token": "t", "url_token": "x"}),
+            "`secret` is not set",
+        ),
+        (json!({"name": "site", "kind": "linkedin", "secret": "s"}), "`token` is not set"),
+        (
+            json!({"name": "site", "kind": "meta", "secret": "s", "token": "t"}),
+            "`verify_token` is not set: choose a text",
+        ),
+        (
+            json!({"name": "site", "kind": "meta", "secret": ["a", "s"], "token": "t", "verify_token": "s"}),
+            "`verify_token` must not be the app secret",
+        ),
+        (
+            json!({"name": "site", "kind": "json", "url_token": "x", "token": "t"}),
+            "`token` is not for kind \"json\"; remove it",
+        ),
+        (
+            json!({"name": "site", "kind": "linkedin", "secret": "s", "token": "t", "forms": ["1"]}),
+            "`forms` is not for kind \"linkedin\"; remove it; only kind \"meta\"",
+        ),
+        (
             json!({"name": "site", "kind": "hubspot-workflow", "secret": "x"}),
             "`public_url` is not set; HubSpot signs the address",
         ),
@@ -434,6 +468,7 @@ fn outcomes(source: Value, headers: &[(&str, &str)], body: &str) -> Vec<String> 
     let word = |item| match item {
         Item::Lead(patch) => format!("lead {}", patch.email),
         Item::Ignored(reason) => format!("ignored {reason}"),
+        Item::Notice(notice) => told(&notice),
         Item::Rejected { reason, .. } => format!("rejected {reason}"),
     };
     items.into_iter().map(word).collect()
@@ -475,6 +510,13 @@ fn unusable_bodies_are_rejected_items() {
         if matches!(source.auth, Auth::Signed(Scheme::HubSpot)) {
             written["public_url"] = json!("https://leads.example.com/hooks/s");
         }
+        let thin = matches!(source.split, Split::Notices(_));
+        if thin {
+            written["token"] = json!("t");
+        }
+        if source.kind == "meta" {
+            written["verify_token"] = json!("v");
+        }
         for body in [
             "null",
             "1",
@@ -484,7 +526,7 @@ fn unusable_bodies_are_rejected_items() {
         ] {
             assert_eq!(
                 outcomes(written.clone(), &[], body),
-                ["rejected no_email"],
+                [if thin { "rejected no_leads" } else { "rejected no_email" }],
                 "{} {body}",
                 source.kind
             );
@@ -632,7 +674,7 @@ fn plain_names_of_a_form() {
 
 /// Values that senders of other things than forms might put anywhere.
 fn any_json() -> impl Strategy<Value = Value> {
-    let names = "(data|payload|traits|contact|leads|entry|changes|fields|form_response|answers|user_column_data|properties|form-submissions|timestamp|created_at|email|value|type|options|data\\.json|[a-z0-9._]{0,6})";
+    let names = "(field_data|values|leadgen_id|leadgen|field|value|objectId|subscriptionType|leadGenFormResponse|formResponse|questionId|form|content|questions|data|payload|traits|contact|leads|entry|changes|fields|form_response|answers|user_column_data|properties|form-submissions|timestamp|created_at|email|value|type|options|data\\.json|[a-z0-9._]{0,6})";
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -660,9 +702,17 @@ static ONE_OF_EACH: LazyLock<Vec<ConfiguredSource>> = LazyLock::new(|| {
         } else {
             json!({})
         };
-        compile(
-            json!({"name": "s", "kind": kind, "url_token": "x", "default_region": "BR", "fields": fields}),
-        )
+        let mut source = json!({"name": "s", "kind": kind, "url_token": "x", "default_region": "BR", "fields": fields});
+        if ["hubspot-app", "linkedin", "meta"].contains(&kind) {
+            source["secret"] = json!("s");
+            source["token"] = json!("t");
+        }
+        match kind {
+            "meta" => source["verify_token"] = json!("v"),
+            "hubspot-app" => source["public_url"] = json!("https://leads.example.com/hooks/s"),
+            _ => {}
+        }
+        compile(source)
     };
     SOURCES.iter().map(|source| written(source.kind)).collect()
 });
@@ -691,6 +741,7 @@ proptest! {
         let json = value.to_string();
         read_by_all("application/json", json.clone().into());
         read_by_all("application/json", text.clone().into());
+        read_by_all(FETCHED, json.clone().into());
         let escaped: String = form_urlencoded::byte_serialize(json.as_bytes()).collect();
         for form in [format!("data.json={escaped}&rawRequest={escaped}&email=a%40b.co&1.3={escaped}"), text.clone()] {
             read_by_all(FORM, form.into());

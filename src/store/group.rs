@@ -7,6 +7,7 @@ use deadpool_postgres::{Client, Transaction};
 use uuid::Uuid;
 
 use super::deliveries::{Archived, RECORD};
+use super::fetches::{FoundBy, WANT, Want};
 use super::leads::{Merged, UPSERT, upsert_columns};
 use super::{Store, StoreError, micros};
 use crate::lead::Micros;
@@ -76,6 +77,13 @@ impl GroupTx<'_> {
         let columns = Archived::columns(deliveries);
         let rows = self.0.query(&statement, &columns.parameters()).await?;
         Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+    }
+
+    /// Remembers what deliveries tell of; returns how many of it were news.
+    pub async fn want(&self, wanted: &[Want]) -> Result<u64, StoreError> {
+        let statement = self.0.prepare_cached(WANT).await?;
+        let columns = Want::columns(wanted, FoundBy::Webhook);
+        Ok(self.0.execute(&statement, &columns.parameters()).await?)
     }
 
     /// Commits. After `Ok` everything is durable.

@@ -5,4 +5,5 @@ pub mod db;
 pub mod keyless;
 pub mod log;
 pub mod process;
+pub mod sender_api;
 pub mod wire;

@@ -114,6 +114,11 @@ async fn is_shown(sample: Sample) -> usize {
                 assert_eq!(part["outcome"], "rejected", "{name}");
                 assert_eq!(part["reason"], *rejected, "{name}");
             }
+            Expected::Notice { notice } => {
+                let told = notice.strip_prefix("gone ");
+                assert_eq!(part["outcome"], if told.is_some() { "ignored" } else { "queued" });
+                assert_eq!(part["reason"], told.unwrap_or(notice), "{name}");
+            }
             Expected::Lead(expected) => {
                 is_as_expected(name, part, expected);
                 leads += 1;

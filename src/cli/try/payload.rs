@@ -9,7 +9,7 @@ use crate::app::AppError;
 use crate::cli::Failure;
 use crate::config::Config;
 use crate::mapping;
-use crate::sources::{ConfiguredSource, Request};
+use crate::sources::{ConfiguredSource, FETCHED, Request};
 
 /// A payload and the source it is for.
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ impl Payload {
     }
 
     /// The request without anything that proves its sender.
-    pub fn request(&self) -> Result<Request, Failure> {
+    pub fn request(&self, source: &ConfiguredSource) -> Result<Request, Failure> {
         let mut body = Vec::new();
         let read = match self.file.as_os_str() == "-" {
             true => std::io::stdin().lock().read_to_end(&mut body).map(|_| ()),
@@ -73,7 +73,11 @@ impl Payload {
             headers.retain(|header| !is_content_type(header));
             headers.push(("content-type".to_owned(), given.clone()));
         } else if !headers.iter().any(is_content_type) {
-            headers.push(("content-type".to_owned(), guess(&body)));
+            let guessed = match source.is_document(&body) {
+                true => FETCHED.to_owned(),
+                false => guess(&body),
+            };
+            headers.push(("content-type".to_owned(), guessed));
         }
         Ok(Request {
             method: "POST".to_owned(),

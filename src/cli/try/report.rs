@@ -9,7 +9,7 @@ use crate::config::{self, Untimed};
 use crate::lead::merge::EventTime;
 use crate::lead::{Change, LeadPatch, Micros};
 use crate::mapping::{Fate, Leaf, Step, Target, Via};
-use crate::sources::{ConfiguredSource, DecodeError, Explained, Item, Part};
+use crate::sources::{ConfiguredSource, DecodeError, Explained, Item, Notice, Part};
 
 /// A whole delivery.
 #[derive(Serialize)]
@@ -23,7 +23,7 @@ pub(super) struct Report {
 /// One part of it.
 #[derive(Serialize)]
 pub(super) struct PartReport {
-    /// `lead`, `ignored` or `rejected`.
+    /// `lead`, `queued`, `ignored` or `rejected`.
     pub outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -145,6 +145,14 @@ impl PartReport {
             Item::Ignored(reason) => {
                 PartReport { reason: Some(reason.clone()), ..PartReport::empty("ignored") }
             }
+            Item::Notice(Notice { object, remote_id, deleted, .. }) => PartReport {
+                reason: Some(format!("{object} {remote_id}")),
+                detail: Some(match deleted {
+                    true => "gone at the source, not read".to_owned(),
+                    false => "read at the source's API before it becomes a lead".to_owned(),
+                }),
+                ..PartReport::empty(if *deleted { "ignored" } else { "queued" })
+            },
             Item::Rejected { reason, detail } => PartReport {
                 reason: Some(reason.clone()),
                 detail: Some(detail.clone()),

@@ -1,0 +1,6 @@
+-- A listing at source $1 ended: complete up to $2 (null: it failed), the next one in $3 seconds.
+-- Result: the number of rows changed.
+update leadsync.source_apis as a set
+    polled_to = greatest(a.polled_to, $2::timestamptz),
+    next_poll_at = clock_timestamp() + make_interval(secs => $3)
+where a.name = $1;
