@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use leadsync::app::Roles;
 use leadsync::sources::ConfiguredSource;
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 use tokio_postgres::Client;
 
 use crate::support::app::{TestApp, until};
-use crate::support::sender_api::{Fault, SenderApi};
+use crate::support::sender_api::SenderApi;
 
 mod apis;
 mod faults;

@@ -247,9 +247,8 @@ fn graph(state: &State, path: &[&str], query: &str) -> Reply {
                     .expect("a filter");
             let since = filter[0]["value"].as_i64().expect("a time");
             let new = |lead: &&Value| {
-                let at = lead["created_time"].as_str().expect("a time");
-                let at = leadsync::mapping::time::rfc3339(at).expect("a time");
-                lead["form_id"] == *form && at > since * 1_000_000
+                let at = lead["created_time"].as_str().and_then(leadsync::mapping::time::rfc3339);
+                lead["form_id"] == *form && at.is_some_and(|at| at > since * 1_000_000)
             };
             let all: Vec<Value> = state.things.values().filter(new).cloned().collect();
             pages(&all, state.page, query)
@@ -288,8 +287,9 @@ fn linkedin(state: &State, path: &[&str], call: &Call) -> Reply {
                 param(&call.query, "start").expect("a start").parse().expect("a number");
             let of_type = param(&call.query, "leadType").expect("a type");
             let new = |r: &&Value| {
-                r["submittedAt"].as_i64().expect("a time") >= since
-                    && of_type == format!("(leadType:{})", r["leadType"].as_str().expect("a type"))
+                let lead_type = r["leadType"].as_str().unwrap_or_default();
+                r["submittedAt"].as_i64().is_some_and(|at| at >= since)
+                    && of_type == format!("(leadType:{lead_type})")
             };
             let all: Vec<&Value> =
                 state.things.values().filter(new).skip(start).take(100).collect();
@@ -350,11 +350,11 @@ fn hubspot(state: &State, method: &str, path: &[&str], body: &Value) -> Reply {
             let since = body["filterGroups"][0]["filters"][0]["value"].as_str().expect("a time");
             let since: i64 = since.parse().expect("milliseconds");
             let changed = |contact: &Value| {
-                let at = contact["properties"]["lastmodifieddate"].as_str().expect("a time");
-                leadsync::mapping::time::rfc3339(at).expect("a time") / 1_000
+                let at = contact["properties"]["lastmodifieddate"].as_str();
+                at.and_then(leadsync::mapping::time::rfc3339).map(|at| at / 1_000)
             };
-            let mut new: Vec<&Value> =
-                state.things.values().filter(|c| changed(c) >= since).collect();
+            let new = |contact: &&Value| changed(contact).is_some_and(|at| at >= since);
+            let mut new: Vec<&Value> = state.things.values().filter(new).collect();
             new.sort_by_key(|contact| changed(contact));
             let start: usize = body["after"].as_str().and_then(|a| a.parse().ok()).unwrap_or(0);
             let end = (start + state.page).min(new.len());
