@@ -227,6 +227,8 @@ pub struct Source {
     /// `hubspot-app` only: properties to read beside the kind's own and those that `fields` names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<String>,
+    /// `linkedin` only: false where LinkedIn sends no signature; `secret` then only answers its challenge.
+    pub signed: Option<bool>,
     /// `custom` only: how the sender signs.
     pub signature: Option<Signature>,
     /// 0 to 100. A lower-trust source fills, never overwrites a higher one.

@@ -48,8 +48,11 @@ pub struct Kind {
     /// Calls per time where the configuration says nothing.
     rate: Rate,
     /// Makes one from its configuration and the deadline of one call.
-    build: fn(&config::Source, Duration) -> Result<Arc<dyn Api>, SourceErrorKind>,
+    build: fn(&config::Source, Duration) -> Built,
 }
+
+/// An API, or what is wrong with its configuration.
+type Built = Result<Arc<dyn Api>, SourceErrorKind>;
 
 /// Why a whole call gave nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -9,10 +9,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::client::{Answer, Client, unavailable};
-use super::{Api, CallError, Kind, Page, Reading};
+use super::{Api, Built, CallError, Kind, Page, Reading};
 use crate::config::{self, FieldRule, Rate};
 use crate::lead::Micros;
-use crate::sources::SourceErrorKind;
 
 /// Half of what the smallest plan allows an app: a destination may have the other.
 pub(super) const KIND: Kind =
@@ -56,10 +55,10 @@ struct Hubspot {
     properties: Vec<String>,
 }
 
-fn build(source: &config::Source, timeout: Duration) -> Result<Arc<dyn Api>, SourceErrorKind> {
+fn build(source: &config::Source, timeout: Duration) -> Built {
     let mut properties: Vec<String> = PROPERTIES.map(str::to_owned).to_vec();
     properties.extend(source.properties.iter().cloned());
-    properties.extend(source.fields.values().flat_map(paths).filter_map(property_of));
+    properties.extend(source.fields.values().flat_map(paths).filter_map(|path| property_of(path)));
     properties.sort_unstable();
     properties.dedup();
     let client = Client::new(source, BASE_URL, None, timeout)?;
@@ -75,7 +74,7 @@ fn paths(rule: &FieldRule) -> &[String] {
 }
 
 /// The property that a path of the configuration reads: `$.properties.budget`, `$.properties['budget']`.
-fn property_of(path: &String) -> Option<String> {
+fn property_of(path: &str) -> Option<String> {
     let rest =
         path.strip_prefix("$.properties").or_else(|| path.strip_prefix("$['properties']"))?;
     let name = match rest.strip_prefix('.') {
@@ -241,7 +240,7 @@ mod tests {
             ("$.properties", None),
             ("$.id", None),
         ] {
-            assert_eq!(property_of(&path.to_owned()).as_deref(), property, "{path}");
+            assert_eq!(property_of(path).as_deref(), property, "{path}");
         }
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::client::{Answer, Client, unavailable};
-use super::{Api, CallError, Kind, Page, Reading};
+use super::{Api, Built, CallError, Kind, Page, Reading};
 use crate::config::{self, Rate};
 use crate::lead::Micros;
 use crate::sources::SourceErrorKind;
@@ -40,7 +40,7 @@ struct LinkedIn {
     forms: Mutex<HashMap<String, Value>>,
 }
 
-fn build(source: &config::Source, timeout: Duration) -> Result<Arc<dyn Api>, SourceErrorKind> {
+fn build(source: &config::Source, timeout: Duration) -> Built {
     let version = source.api_version.as_deref().unwrap_or(VERSION);
     if version.len() != 6 || !version.bytes().all(|c| c.is_ascii_digit()) {
         let why = format!("must be a year and a month, like \"{VERSION}\"").into();

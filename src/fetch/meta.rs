@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::client::{Answer, Client, unavailable};
-use super::{Api, CallError, Kind, Page, Reading};
+use super::{Api, Built, CallError, Kind, Page, Reading};
 use crate::config::{self, Rate};
 use crate::lead::Micros;
 use crate::sources::SourceErrorKind;
@@ -33,7 +33,7 @@ struct Meta {
     forms: Vec<String>,
 }
 
-fn build(source: &config::Source, timeout: Duration) -> Result<Arc<dyn Api>, SourceErrorKind> {
+fn build(source: &config::Source, timeout: Duration) -> Built {
     let version = source.api_version.as_deref().unwrap_or(VERSION);
     let digits = version.strip_prefix('v').and_then(|v| v.split_once('.'));
     let number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
@@ -60,8 +60,8 @@ impl Api for Meta {
         for id in ids {
             let answer = self.get(id, &format!("fields={FIELDS}")).await?;
             readings.push(match answer.status {
-                // A lead it is only if it says so: an address that answers anything is not Graph.
-                200 if answer.json()?["id"].is_string() => {
+                // An address that answers anything is not Graph.
+                200 if answer.json()?["id"] == **id => {
                     Reading::Document { body: answer.body, changed_at: None }
                 }
                 200 => return Err(unavailable("the answer is no lead")),

@@ -29,7 +29,7 @@ pub struct Notice {
 }
 
 /// The keys of a `[[source]]` that only these kinds have a use for, and which do.
-const KEYS: [(&str, &[&str]); 9] = [
+const KEYS: [(&str, &[&str]); 10] = [
     ("token", &["hubspot-app", "linkedin", "meta"]),
     ("base_url", &["hubspot-app", "linkedin", "meta"]),
     ("rate", &["hubspot-app", "linkedin", "meta"]),
@@ -38,6 +38,7 @@ const KEYS: [(&str, &[&str]); 9] = [
     ("verify_token", &["meta"]),
     ("forms", &["meta"]),
     ("owners", &["linkedin"]),
+    ("signed", &["linkedin"]),
     ("properties", &["hubspot-app"]),
 ];
 
@@ -53,6 +54,7 @@ pub(super) fn check(source: &config::Source, kind: &'static Source) -> Result<()
             "verify_token" => !source.verify_token.is_empty(),
             "forms" => !source.forms.is_empty(),
             "owners" => !source.owners.is_empty(),
+            "signed" => source.signed.is_some(),
             _ => !source.properties.is_empty(),
         };
         if set && !kinds.contains(&kind.kind) {

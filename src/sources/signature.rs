@@ -122,9 +122,10 @@ pub(super) fn compile(
         return not_for_kind("public_url", "remove it; only HubSpot signs the address it calls");
     }
     let alone = source.url_token.is_empty() && source.header.is_none() && source.basic.is_none();
+    let signed = source.signed != Some(false);
     let mut checks = Vec::new();
     match (kind.auth, &source.signature) {
-        (Auth::Signed(scheme), _) if !secrets.is_empty() => checks.push(match scheme {
+        (Auth::Signed(scheme), _) if !secrets.is_empty() && signed => checks.push(match scheme {
             Scheme::Hmac(signing) => Check::Hmac { signing: signing.into(), keys: secrets, alone },
             Scheme::StandardWebhooks => Check::StandardWebhooks {
                 keys: secrets.iter().map(standard_key).collect::<Result<_, _>>()?,
@@ -173,6 +174,7 @@ pub(super) fn compile(
     if checks.is_empty() {
         return Err(SourceErrorKind::NoAuthentication(match kind.auth {
             Auth::Signed(Scheme::BodyKey(_)) => "`secret` to the key that the sender was given",
+            Auth::Signed(_) if !signed => "`url_token` (sent as ?token=), as `signed` is false",
             Auth::Signed(_) => "`secret` to the signing secret of the sender",
             Auth::Unsigned => "`url_token` (sent as ?token=), `header`, `basic` or `body_key`",
             Auth::Written => "`signature` and `secret`, or `url_token`, `header` or `basic`",

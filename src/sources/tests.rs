@@ -445,6 +445,10 @@ fn mistakes_in_the_configuration_say_what_to_do() {
             "`forms` is not for kind \"linkedin\"; remove it; only kind \"meta\"",
         ),
         (
+            json!({"name": "site", "kind": "linkedin", "secret": "s", "token": "t", "signed": false}),
+            "set `url_token` (sent as ?token=), as `signed` is false",
+        ),
+        (
             json!({"name": "site", "kind": "hubspot-workflow", "secret": "x"}),
             "`public_url` is not set; HubSpot signs the address",
         ),
@@ -597,6 +601,18 @@ fn challenges_are_answered_only_when_they_are_whole() {
     let long = format!("challengeCode={}", "x".repeat(513));
     assert_eq!(handshake::linkedin_challenge(&long, &secrets), None);
     assert_eq!(handshake::linkedin_challenge("challengeCode=1", &[]), None);
+}
+
+/// Not all that is known of LinkedIn says that it signs what it sends.
+#[test]
+fn linkedin_without_a_signature() {
+    let source = compile(
+        json!({"name": "s", "kind": "linkedin", "secret": "s", "token": "t", "url_token": "x", "signed": false}),
+    );
+    assert!(source.verify(request("token=x", &[], "{}"), 0).is_ok());
+    assert_eq!(source.verify(request("", &[], "{}"), 0).unwrap_err(), AuthError::Missing);
+    let answer = source.handshake("token=x&challengeCode=1").unwrap();
+    assert!(answer.body.contains("challengeResponse"));
 }
 
 #[test]

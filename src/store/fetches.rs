@@ -2,15 +2,20 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::Serialize;
+use serde_json::Value;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::view::{PausedStatus, paused, time};
 use super::{Store, StoreError, system_time};
 use crate::lead::{Micros, Outcome};
 
 pub(super) const WANT: &str = include_str!("../../sql/fetches/want.sql");
 const CLAIM: &str = include_str!("../../sql/fetches/claim.sql");
 const SETTLE: &str = include_str!("../../sql/fetches/settle.sql");
+const BACKLOG: &str = include_str!("../../sql/fetches/backlog.sql");
 const REQUEUE: &str = include_str!("../../sql/fetches/requeue.sql");
 
 /// Something at a source that was told of.
@@ -155,6 +160,49 @@ impl FetchResult {
     }
 }
 
+/// One source that sends only ids in `status`.
+#[derive(Debug, Serialize)]
+pub struct FetchStatus {
+    /// Source.
+    pub source: String,
+    /// Leads to be read, leased ones included.
+    pub due: i64,
+    /// Leads being read.
+    pub leased: i64,
+    /// Leads read and delivered.
+    pub done: i64,
+    /// Leads the API does not give.
+    pub parked: i64,
+    /// Leads that are gone at the source.
+    pub deleted: i64,
+    /// Age of the event, or the last reading, of the one that waits longest, in seconds.
+    pub oldest_due_seconds: Option<f64>,
+    /// Failed calls in a row.
+    pub failures: i32,
+    /// Why no calls are made, when none are.
+    pub paused: Option<PausedStatus>,
+    /// Up to when the listing for leads whose webhook never came is complete, RFC 3339.
+    pub polled_to: Option<String>,
+    /// The newest error: kind, code, message, object, remote_id, at.
+    pub last_error: Option<Value>,
+}
+
+fn fetch_status(row: &Row) -> Result<FetchStatus, StoreError> {
+    Ok(FetchStatus {
+        source: row.try_get("name")?,
+        due: row.try_get("due")?,
+        leased: row.try_get("leased")?,
+        done: row.try_get("done")?,
+        parked: row.try_get("parked")?,
+        deleted: row.try_get("deleted")?,
+        oldest_due_seconds: row.try_get("oldest_due_seconds")?,
+        failures: row.try_get("failures")?,
+        paused: paused(row)?,
+        polled_to: time(row, "polled_to")?,
+        last_error: row.try_get("last_error")?,
+    })
+}
+
 impl Store {
     /// Remembers what a listing found; returns how many of it were news.
     pub async fn want(&self, wanted: &[Want], found_by: FoundBy) -> Result<u64, StoreError> {
@@ -257,5 +305,11 @@ impl Store {
         let client = self.sync().await?;
         let statement = client.prepare_cached(REQUEUE).await?;
         Ok(client.execute(&statement, &[&source, &code]).await?)
+    }
+
+    /// The state of every source that is read at an API.
+    pub(super) async fn fetch_statuses(&self) -> Result<Vec<FetchStatus>, StoreError> {
+        let client = self.receive().await?;
+        client.query(BACKLOG, &[]).await?.iter().map(fetch_status).collect()
     }
 }

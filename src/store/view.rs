@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::fetches::FetchStatus;
 use super::leads::{attribute_registers, first_touch, tag_names};
 use super::sync::{Dropped, dropped};
 use super::{Store, StoreError, micros};
@@ -22,7 +23,6 @@ const BACKLOG: &str = include_str!("../../sql/sync/backlog.sql");
 const PARKED: &str = include_str!("../../sql/sync/parked.sql");
 const DROPPED: &str = include_str!("../../sql/sync/dropped.sql");
 const REJECTED: &str = include_str!("../../sql/deliveries/rejected.sql");
-const FETCHES: &str = include_str!("../../sql/fetches/backlog.sql");
 const TOTALS: &str = include_str!("../../sql/deliveries/totals.sql");
 
 /// `GET /v1/leads/{email}`.
@@ -135,33 +135,6 @@ pub struct RejectedStatus {
     pub newest: Option<String>,
 }
 
-/// One source that sends only ids in `status`.
-#[derive(Debug, Serialize)]
-pub struct FetchStatus {
-    /// Source.
-    pub source: String,
-    /// Leads to be read, leased ones included.
-    pub due: i64,
-    /// Leads being read.
-    pub leased: i64,
-    /// Leads read and delivered.
-    pub done: i64,
-    /// Leads the API does not give.
-    pub parked: i64,
-    /// Leads that are gone at the source.
-    pub deleted: i64,
-    /// Age of the event, or the last reading, of the one that waits longest, in seconds.
-    pub oldest_due_seconds: Option<f64>,
-    /// Failed calls in a row.
-    pub failures: i32,
-    /// Why no calls are made, when none are.
-    pub paused: Option<PausedStatus>,
-    /// Up to when the listing for leads whose webhook never came is complete, RFC 3339.
-    pub polled_to: Option<String>,
-    /// The newest error: kind, code, message, object, remote_id, at.
-    pub last_error: Option<Value>,
-}
-
 /// One destination in `status`.
 #[derive(Debug, Serialize)]
 pub struct DestinationStatus {
@@ -229,7 +202,7 @@ fn rfc3339(at: SystemTime) -> Option<String> {
     Timestamp::from_microsecond(micros(at)).ok().map(|t| t.to_string())
 }
 
-fn time(row: &Row, column: &str) -> Result<Option<String>, StoreError> {
+pub(super) fn time(row: &Row, column: &str) -> Result<Option<String>, StoreError> {
     Ok(row.try_get::<_, Option<SystemTime>>(column)?.and_then(rfc3339))
 }
 
@@ -267,10 +240,10 @@ impl Store {
     /// The state of everything.
     pub async fn status(&self) -> Result<StatusView, StoreError> {
         let leads = self.count_leads().await?;
+        let fetches = self.fetch_statuses().await?;
         let client = self.receive().await?;
         let sources = client.query(TOTALS, &[]).await?;
         let rejected = client.query(REJECTED, &[]).await?;
-        let fetches = client.query(FETCHES, &[]).await?;
         let destinations = client.query(BACKLOG, &[]).await?;
         let parked = client.query(PARKED, &[]).await?;
         let dropped = client.query(DROPPED, &[]).await?;
@@ -298,7 +271,7 @@ impl Store {
                     })
                 })
                 .collect::<Result<_, StoreError>>()?,
-            fetches: fetches.iter().map(fetch_status).collect::<Result<_, _>>()?,
+            fetches,
             destinations: destinations.iter().map(destination_status).collect::<Result<_, _>>()?,
             parked: parked
                 .iter()
@@ -327,29 +300,13 @@ impl Store {
 }
 
 /// Why no calls are made, when none are.
-fn paused(row: &Row) -> Result<Option<PausedStatus>, StoreError> {
+pub(super) fn paused(row: &Row) -> Result<Option<PausedStatus>, StoreError> {
     let paused = PausedStatus {
         kind: row.try_get("pause_kind")?,
         code: row.try_get("pause_code")?,
         message: row.try_get("pause_message")?,
     };
     Ok(row.try_get::<_, bool>("paused")?.then_some(paused))
-}
-
-fn fetch_status(row: &Row) -> Result<FetchStatus, StoreError> {
-    Ok(FetchStatus {
-        source: row.try_get("name")?,
-        due: row.try_get("due")?,
-        leased: row.try_get("leased")?,
-        done: row.try_get("done")?,
-        parked: row.try_get("parked")?,
-        deleted: row.try_get("deleted")?,
-        oldest_due_seconds: row.try_get("oldest_due_seconds")?,
-        failures: row.try_get("failures")?,
-        paused: paused(row)?,
-        polled_to: time(row, "polled_to")?,
-        last_error: row.try_get("last_error")?,
-    })
 }
 
 fn destination_status(row: &Row) -> Result<DestinationStatus, StoreError> {

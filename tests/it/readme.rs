@@ -29,6 +29,9 @@ async fn every_statement_runs() {
     let park = "update leadsync.lead_sync set state = 'parked', last_error_code = 'X' \
                 where lead_id = (select lead_id from leadsync.leads where email = 'cleo@example.com')";
     client.batch_execute(park).await.expect("park one");
+    let unread = "insert into leadsync.fetches (source, object, remote_id, state, found_by, next_attempt_at) \
+                  values ('meta', 'lead', '1', 'parked', 'webhook', now())";
+    client.batch_execute(unread).await.expect("park one at its source");
 
     let statements = statements();
     assert!(statements.len() > 10, "{} blocks", statements.len());
