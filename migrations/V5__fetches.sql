@@ -10,6 +10,7 @@ create table leadsync.source_apis (
     pause_message text,
     next_poll_at timestamptz not null default '-infinity',
     polled_to timestamptz,
+    poll_error text,
     registered_at timestamptz not null default clock_timestamp()
 ) with (fillfactor = 50);
 comment on table leadsync.source_apis is 'APIs of sources that send only ids: what all instances share about them';
@@ -22,6 +23,7 @@ comment on column leadsync.source_apis.pause_code is 'The API''s code for it';
 comment on column leadsync.source_apis.pause_message is 'The API''s words for it';
 comment on column leadsync.source_apis.next_poll_at is 'When one instance looks next for leads whose webhook never came';
 comment on column leadsync.source_apis.polled_to is 'Leads up to this time were listed completely; null before the first time';
+comment on column leadsync.source_apis.poll_error is 'Why the last listing failed; null where it did not';
 comment on column leadsync.source_apis.registered_at is 'When an instance first had it in its configuration';
 
 create table leadsync.fetches (

@@ -73,6 +73,14 @@ pub enum CallError {
         /// The API's words.
         message: String,
     },
+    /// Not this call with this token; others perhaps.
+    #[error("refused: {code}: {message}")]
+    Refused {
+        /// The API's code.
+        code: String,
+        /// The API's words.
+        message: String,
+    },
     /// Too many calls.
     #[error("asked to slow down: {message}")]
     SlowDown {

@@ -8,6 +8,7 @@ select
     a.pause_code,
     a.pause_message,
     a.polled_to,
+    a.poll_error,
     count(*) filter (where f.state = 'due') as due,
     count(*) filter (where f.state = 'due' and f.lease_until > clock_timestamp()) as leased,
     count(*) filter (where f.state = 'done') as done,

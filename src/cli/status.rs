@@ -68,6 +68,9 @@ fn show(status: &StatusView) -> std::io::Result<()> {
                 Printable(paused.message.as_deref().unwrap_or("no message")),
             )?;
         }
+        if let Some(error) = &fetches.poll_error {
+            say!("source {name}: new leads cannot be listed: {}", Printable(error))?;
+        }
         if let Some(error) = &fetches.last_error {
             let said = |member: &str| error[member].as_str().unwrap_or_default().to_owned();
             say!(

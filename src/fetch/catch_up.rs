@@ -48,20 +48,12 @@ impl Fetcher {
             match self.store.poll_turn(name, every).await {
                 Ok(None) => {}
                 Ok(Some(turn)) => {
-                    let again = AGAIN.min(every);
-                    let (to, next) = match self.list(source, turn, stop).await {
-                        Ok(()) => (Some(turn.now), every),
-                        Err(Failed::Call(error)) => {
-                            self.listing_failed(source, &error, stop).await;
-                            (None, again)
-                        }
-                        Err(Failed::Store(error)) => {
-                            tracing::error!(source = name, "cannot list leads: {}", Chain(&error));
-                            (None, again)
-                        }
-                        Err(Failed::NotNow) => (None, again),
+                    let complete = self.list(source, turn, stop).await;
+                    let (complete_to, next) = match complete {
+                        Ok(()) => (Ok(turn.now), every),
+                        Err(failed) => self.listing_failed(source, failed, every, stop).await,
                     };
-                    if let Err(error) = self.store.polled(name, to, next).await {
+                    if let Err(error) = self.store.polled(name, complete_to, next).await {
                         tracing::warn!(source = name, "a listing is not noted: {}", Chain(&error));
                     }
                 }
@@ -113,13 +105,38 @@ impl Fetcher {
         Ok(())
     }
 
-    async fn listing_failed(&self, source: &Configured, error: &CallError, stop: &Stop) {
+    /// What is to be noted of a listing that failed, and when the next one comes.
+    async fn listing_failed(
+        &self,
+        source: &Configured,
+        failed: Failed,
+        every: Duration,
+        stop: &Stop,
+    ) -> (Result<Micros, String>, Duration) {
         let name = source.name.as_str();
+        let again = AGAIN.min(every);
+        let error = match failed {
+            Failed::Store(error) => {
+                tracing::error!(source = name, "cannot list leads: {}", Chain(&error));
+                return (Err("the database did not answer".to_owned()), again);
+            }
+            Failed::NotNow => return (Err("it was paused or stopped".to_owned()), again),
+            Failed::Call(_) if stop.is_cancelled() => {
+                return (Err("the service stopped".to_owned()), again);
+            }
+            Failed::Call(error) => error,
+        };
+        if matches!(error, CallError::Refused { .. }) {
+            // Reading goes on: the token may be good enough for that.
+            tracing::error!(source = name, "new leads of {name} cannot be listed: {error}");
+            return (Err(error.to_string()), every);
+        }
         let failures = self.store.api_state(name).await.map_or(0, |state| state.failures);
-        let pause = self.pause(error, failures, failures > 0);
+        let pause = self.pause(&error, failures, failures > 0);
         log_pause(name, &pause);
         if let Err(error) = self.persist(stop, || self.store.pause_api(name, &pause)).await {
             tracing::warn!(source = name, "a pause is not noted: {}", Chain(&error));
         }
+        (Err(error.to_string()), again)
     }
 }

@@ -17,6 +17,9 @@ use crate::sources::SourceErrorKind;
 /// Largest answer that is read. A hundred contacts with all their properties are some 300 KiB.
 const MAX_ANSWER: usize = 8 << 20;
 
+/// Longest code of an API that is kept.
+const MAX_CODE: usize = 64;
+
 /// Longest pause an API is believed.
 const MAX_PAUSE: Duration = Duration::from_secs(24 * 3600);
 
@@ -145,6 +148,13 @@ impl Answer {
                 format!("{} {}", self.status, reason.unwrap_or("no reason given"))
             }
         }
+    }
+
+    /// A code of the API fit to keep, or its status.
+    pub fn code(&self, said: Option<&str>) -> String {
+        let plain = |c: &char| c.is_ascii_alphanumeric() || "_-.".contains(*c);
+        let code: String = said.unwrap_or_default().chars().filter(plain).take(MAX_CODE).collect();
+        if code.is_empty() { self.status.to_string() } else { code }
     }
 
     /// What every API means by a status that says nothing about one record; `None` for other statuses.

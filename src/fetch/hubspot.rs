@@ -207,7 +207,7 @@ fn names(context: &Value, id: &str) -> bool {
 }
 
 fn code_of(error: &Value, answer: &Answer) -> String {
-    error["category"].as_str().map_or_else(|| answer.status.to_string(), str::to_owned)
+    answer.code(error["category"].as_str())
 }
 
 /// A call that gave nothing. Ids are numbers, so no single one can be at fault.

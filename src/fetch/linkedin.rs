@@ -106,8 +106,9 @@ impl Api for LinkedIn {
         let name = LEAD_TYPES.get(lead_type).copied().unwrap_or("SPONSORED");
         let query = format!(
             "q=owner&owner={owner}&leadType=(leadType:{name})&limitedToTestLeads=false\
-             &submittedAtTimeRange=(start:{})&fields=id,submittedAt&count={PAGE}&start={start}",
-            since.div_euclid(1_000)
+             &submittedAtTimeRange=(start:{},end:{})&fields=id,submittedAt&count={PAGE}&start={start}",
+            since.div_euclid(1_000),
+            jiff::Timestamp::now().as_millisecond(),
         );
         let answer = self.client.get(RESPONSES, &query).await?;
         if answer.status != 200 {
@@ -202,7 +203,7 @@ fn form_id(urn: &str) -> Option<&str> {
 fn refusal(answer: &Answer) -> Result<Reading, CallError> {
     let body = answer.json().unwrap_or_default();
     let said = body["message"].as_str();
-    let code = body["code"].as_str().map_or_else(|| answer.status.to_string(), str::to_owned);
+    let code = answer.code(body["code"].as_str());
     let message = answer.words(said);
     match answer.status {
         404 => Ok(Reading::Missing { code, message }),
@@ -221,7 +222,7 @@ fn listing_refused(answer: &Answer) -> CallError {
     match refusal(answer) {
         Err(error) => error,
         Ok(Reading::Missing { code, message } | Reading::Refused { code, message }) => {
-            CallError::Credentials { code, message }
+            CallError::Refused { code, message }
         }
         Ok(_) => unavailable(answer.words(None)),
     }

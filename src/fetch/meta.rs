@@ -206,7 +206,7 @@ fn listing_refused(answer: &Answer) -> CallError {
     match refusal(answer) {
         Err(error) => error,
         Ok(Reading::Missing { code, message } | Reading::Refused { code, message }) => {
-            CallError::Credentials { code, message }
+            CallError::Refused { code, message }
         }
         Ok(_) => unavailable(answer.words(None)),
     }

@@ -138,6 +138,8 @@ impl Fetcher {
                 )
                 .await
             }
+            // Cut off by us: no fault of the API's.
+            Err(_) if stop.is_cancelled() => released(batch),
             Err(error) => {
                 round.halt.cancel();
                 let pause = self.pause(&error, round.failures, probing);
@@ -311,7 +313,7 @@ impl Fetcher {
             CallError::Credentials { code, message } => {
                 pause("credentials", Some(code), message, at_most(MENDING_PAUSE))
             }
-            CallError::Misconfigured { code, message } => {
+            CallError::Misconfigured { code, message } | CallError::Refused { code, message } => {
                 pause("misconfigured", Some(code), message, at_most(MENDING_PAUSE))
             }
             CallError::SlowDown { after, message } => {

@@ -31,6 +31,9 @@ const TRIES: u32 = 3;
 /// would wait for the limit of a lock nine times.
 const PARTS: usize = 8;
 
+/// How far ahead of ours a sender's clock may be when it says that something changed, in microseconds.
+const CLOCKS_APART: Micros = 3_600 * 1_000_000;
+
 /// How long parts are tried again, well below `http.request_timeout`. Where the whole table is locked,
 /// every part of every part would wait.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -259,7 +262,10 @@ fn wanted(deliveries: &[&Delivery]) -> Vec<Want> {
                 source: delivery.speaker.name.to_string(),
                 object: notice.object,
                 remote_id: notice.remote_id.clone(),
-                changed_at: notice.changed_at,
+                // One that says it will come would hide all that come before it.
+                changed_at: notice
+                    .changed_at
+                    .map(|at| at.min(delivery.received_at.saturating_add(CLOCKS_APART))),
                 deleted: notice.deleted,
             }),
             _ => None,

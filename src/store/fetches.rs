@@ -183,6 +183,8 @@ pub struct FetchStatus {
     pub paused: Option<PausedStatus>,
     /// Up to when the listing for leads whose webhook never came is complete, RFC 3339.
     pub polled_to: Option<String>,
+    /// Why the last such listing failed.
+    pub poll_error: Option<String>,
     /// The newest error: kind, code, message, object, remote_id, at.
     pub last_error: Option<Value>,
 }
@@ -199,6 +201,7 @@ fn fetch_status(row: &Row) -> Result<FetchStatus, StoreError> {
         failures: row.try_get("failures")?,
         paused: paused(row)?,
         polled_to: time(row, "polled_to")?,
+        poll_error: row.try_get("poll_error")?,
         last_error: row.try_get("last_error")?,
     })
 }

@@ -134,16 +134,20 @@ impl Store {
         .transpose()
     }
 
-    /// A listing ended: complete up to `to`, or failed; the next one comes `next` from now.
+    /// A listing ended: complete up to a time, or failed; the next one comes `next` from now.
     pub async fn polled(
         &self,
         source: &str,
-        to: Option<Micros>,
+        complete_to: Result<Micros, String>,
         next: Duration,
     ) -> Result<(), StoreError> {
         let client = self.sync().await?;
         let statement = client.prepare_cached(POLLED).await?;
-        client.execute(&statement, &[&source, &to.map(system_time), &next.as_secs_f64()]).await?;
+        let (to, error) = match complete_to {
+            Ok(to) => (Some(system_time(to)), None),
+            Err(error) => (None, Some(error)),
+        };
+        client.execute(&statement, &[&source, &to, &next.as_secs_f64(), &error]).await?;
         Ok(())
     }
 }

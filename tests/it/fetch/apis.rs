@@ -201,6 +201,14 @@ async fn hubspot_contacts_are_read_in_batches_as_they_are_now() {
     })
     .await;
     assert_eq!(rig.fetch("5100", "state").await, "deleted");
+    // One that says it will come hides nothing for long.
+    let never = contact_event("contact.propertyChange", 5101, 7_000_000_000_000);
+    rig.deliver("hubspot-app", &json!([contact_event("contact.creation", 5102, 0), never])).await;
+    let known = rig.fetch("5101", "changed_at < clock_timestamp() + interval '61 minutes'").await;
+    assert_eq!(known, "true");
+    let back =
+        "update leadsync.fetches set changed_at = '2026-03-05T14:22:46Z' where remote_id = '5101'";
+    rig.sql.batch_execute(back).await.unwrap();
     // A deletion, and a restore that is newer.
     rig.deliver("hubspot-app", &json!([contact_event("contact.deletion", 5101, 20_000)])).await;
     assert_eq!(rig.fetch("5101", "state").await, "deleted");

@@ -143,6 +143,26 @@ async fn one_instance_at_a_time_lists_and_a_failed_listing_is_made_again() {
 }
 
 #[tokio::test]
+async fn a_token_that_may_not_list_may_still_read() {
+    let rig = Rig::with(|sources| sources[0]["poll"] = json!("300ms")).await;
+    let refused = json!({"error": {"message": "(#200) Requires pages_manage_ads", "code": 200}});
+    for _ in 0..100 {
+        rig.api.fault("leadgen_forms", Fault::Status(403, Vec::new(), refused.clone()));
+    }
+    let error = "select coalesce(poll_error, '') from leadsync.source_apis where name = 'meta'";
+    until("it is told", async || {
+        rig.app.value::<String>(error).await == "refused: 200: 403 (#200) Requires pages_manage_ads"
+    })
+    .await;
+    rig.api.put(graph_lead("1", "ana@example.com"));
+    rig.deliver("meta", &leadgen(&["1"])).await;
+    rig.state("1", "done").await;
+    let status = rig.app.store.status().await.expect("status");
+    let fetches = status.fetches.iter().find(|f| f.source == "meta").expect("its row");
+    assert!(fetches.poll_error.is_some() && fetches.paused.is_none());
+}
+
+#[tokio::test]
 async fn forms_can_be_named_and_a_poll_switched_off() {
     let rig = Rig::with(|sources| {
         sources[0]["poll"] = json!("100ms");

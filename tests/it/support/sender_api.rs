@@ -281,7 +281,9 @@ fn linkedin(state: &State, path: &[&str], call: &Call) -> Reply {
     match path {
         ["leadFormResponses"] => {
             let range = param(&call.query, "submittedAtTimeRange").expect("a range");
-            let since = range.trim_start_matches("(start:").trim_end_matches(')');
+            let range = range.trim_start_matches("(start:").trim_end_matches(')');
+            let (since, end) = range.split_once(",end:").expect("an end");
+            assert!(end.parse::<i64>().expect("a time") > 0);
             let since: i64 = since.parse().expect("a time");
             let start: usize =
                 param(&call.query, "start").expect("a start").parse().expect("a number");
