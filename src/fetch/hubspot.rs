@@ -160,15 +160,8 @@ impl Api for Hubspot {
             .filter_map(|contact| Some((contact["id"].as_str()?.to_owned(), changed_at(contact))))
             .collect();
         let newest = found.iter().filter_map(|(_, at)| *at).max().map(|at| at.div_euclid(1_000));
-        let next = body["paging"]["next"]["after"].as_str().and_then(|after| {
-            let end = after.parse::<u64>().is_ok_and(|after| after >= SEARCH_END);
-            match newest.filter(|newest| end && *newest > since) {
-                Some(newest) => Some(json!({ "since": newest })),
-                // So many changed in one millisecond that no search reaches the others.
-                None if end => None,
-                None => Some(json!({ "since": since, "after": after })),
-            }
-        });
+        let after = body["paging"]["next"]["after"].as_str();
+        let next = after.and_then(|after| go_on(since, after, newest));
         Ok(Page { found, next })
     }
 
@@ -179,6 +172,16 @@ impl Api for Hubspot {
             _ => Err(refusal(&answer)),
         }
     }
+}
+
+/// Where a listing goes on after a page whose newest change is that one; milliseconds.
+fn go_on(since: i64, after: &str, newest: Option<i64>) -> Option<Value> {
+    if !after.parse::<u64>().is_ok_and(|after| after >= SEARCH_END) {
+        return Some(json!({ "since": since, "after": after }));
+    }
+    // So many that changed in one millisecond, and no search reaches those behind them.
+    let newest = newest.filter(|newest| *newest > since)?;
+    Some(json!({ "since": newest }))
 }
 
 fn changed_at(contact: &Value) -> Option<Micros> {
@@ -230,6 +233,23 @@ fn refusal(answer: &Answer) -> CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_search_that_is_at_its_end_goes_on_as_another() {
+        assert_eq!(go_on(5, "100", Some(7)), Some(json!({"since": 5, "after": "100"})));
+        assert_eq!(go_on(5, "odd", Some(7)), Some(json!({"since": 5, "after": "odd"})));
+        assert_eq!(go_on(5, "9900", Some(7)), Some(json!({"since": 7})));
+        assert_eq!(go_on(5, "10000", Some(5)), None);
+        assert_eq!(go_on(5, "10000", None), None);
+    }
+
+    #[test]
+    fn ids_are_found_wherever_an_error_names_them() {
+        let context = json!({"ids": ["1", 2], "more": {"id": "3"}});
+        for (id, named) in [("1", true), ("2", true), ("3", true), ("4", false)] {
+            assert_eq!(names(&context, id), named, "{id}");
+        }
+    }
 
     #[test]
     fn properties_that_the_configuration_reads_are_asked_for() {

@@ -223,3 +223,76 @@ fn regain_access(answer: &Answer) -> Option<Duration> {
         .filter(|minutes| *minutes > 0)?;
     Some(Duration::from_secs(minutes.min(24 * 60) * 60))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, headers: &[(&'static str, &str)], code: Option<i64>) -> Answer {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()));
+        let body = code.map(|code| json!({"error": {"message": "m", "code": code}}).to_string());
+        Answer {
+            status,
+            headers: headers.collect(),
+            body: body.unwrap_or_else(|| "<html>".to_owned()).into(),
+        }
+    }
+
+    #[test]
+    fn what_an_error_is_about() {
+        for (status, code, about) in [
+            (400, Some(190), "credentials: 190"),
+            (401, Some(102), "credentials: 102"),
+            (401, None, "credentials: 401"),
+            (400, Some(4), "asked to slow down"),
+            (400, Some(80_005), "asked to slow down"),
+            (429, None, "asked to slow down"),
+            (400, Some(1), "unavailable"),
+            (500, Some(999), "unavailable"),
+            (502, None, "unavailable"),
+            (302, None, "misconfigured: 302"),
+            (400, Some(100), "missing 100"),
+            (404, None, "missing 404"),
+            (400, Some(10), "refused 10"),
+            (403, Some(200), "refused 200"),
+            (400, None, "refused 400"),
+        ] {
+            let said = match refusal(&answer(status, &[], code)) {
+                Err(error) => error.to_string(),
+                Ok(Reading::Missing { code, .. }) => format!("missing {code}"),
+                Ok(Reading::Refused { code, .. }) => format!("refused {code}"),
+                Ok(other) => panic!("{other:?}"),
+            };
+            assert!(said.starts_with(about), "{status} {code:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn how_long_to_slow_down() {
+        let usage = r#"{"1":[{"estimated_time_to_regain_access":3},{"estimated_time_to_regain_access":7}],"2":[],"3":4}"#;
+        let after = |headers: &[(&'static str, &str)]| match refusal(&answer(400, headers, Some(4)))
+        {
+            Err(CallError::SlowDown { after, .. }) => after,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(after(&[(USAGE, usage)]), Some(Duration::from_secs(420)));
+        assert_eq!(after(&[(USAGE, usage), ("retry-after", "5")]), Some(Duration::from_secs(5)));
+        let none = r#"{"1":[{"estimated_time_to_regain_access":0}]}"#;
+        for usage in [none, "", "[]", "{", r#"{"1":[{"estimated_time_to_regain_access":-1}]}"#] {
+            assert_eq!(after(&[(USAGE, usage)]), None, "{usage}");
+        }
+        let long = r#"{"1":[{"estimated_time_to_regain_access":18446744073709551615}]}"#;
+        assert_eq!(after(&[(USAGE, long)]), Some(Duration::from_secs(86_400)));
+    }
+
+    #[test]
+    fn forms_come_in_pages() {
+        let forms = ["after:x".to_owned(), "1".to_owned()];
+        assert_eq!(next_forms(&forms), Some(("x", &forms[1..])));
+        assert_eq!(next_forms(&forms[1..]), None);
+        let body = json!({"paging": {"cursors": {"after": "a"}}});
+        assert_eq!(after_of(&body), None, "the last page has cursors, too");
+    }
+}

@@ -25,7 +25,7 @@ const CONCURRENCY: usize = 4;
 const SMALL_CLAIM: usize = 8;
 
 /// What an API does not know is asked for this often before it is parked: a webhook may be faster than the API.
-const MISSING_TRIES: u32 = 3;
+const MISSING_TRIES: u32 = 5;
 
 /// How long an API waits that only somebody can mend, before it is probed again.
 const MENDING_PAUSE: Duration = Duration::from_secs(60);
