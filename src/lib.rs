@@ -9,6 +9,7 @@ pub mod destinations;
 pub mod error;
 pub mod fake_crm;
 pub mod http;
+pub mod import;
 pub mod lead;
 pub mod mapping;
 pub mod private_pg;

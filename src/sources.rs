@@ -25,6 +25,7 @@ mod intercom;
 mod jotform;
 pub mod json;
 mod labels;
+mod lines;
 mod rdstation;
 mod segment;
 mod shopify;
@@ -38,8 +39,10 @@ mod unbounce;
 mod webflow;
 mod wpforms;
 
-pub use configured::{ConfiguredSource, Explained, Part, folding};
+pub use configured::{ConfiguredSource, Explained, Part, folding, written};
 pub use decode::DecodeError;
+pub use labels::{letters, recognise};
+pub use lines::LineReader;
 pub use signature::{AuthError, Content, Scheme, SignError, Signing};
 
 /// Every kind; configuration, documentation and tests walk this list.

@@ -14,7 +14,7 @@ use crate::secret::Secret;
 
 use super::signature::{self, Check};
 use super::{
-    Auth, AuthError, DecodeError, Handshake, Item, Request, SOURCES, SignError, Source,
+    Auth, AuthError, DecodeError, Handshake, Item, LineReader, Request, SOURCES, SignError, Source,
     SourceError, SourceErrorKind, Split, Verified, decode,
 };
 
@@ -140,6 +140,16 @@ impl ConfiguredSource {
             explained.unmapped = self.mapping.unmapped_around(&around, &parts);
         }
         Ok(explained)
+    }
+
+    /// Reads leads of this source that come from a file.
+    pub fn line_reader(&self) -> LineReader {
+        LineReader {
+            source: self.name.clone(),
+            folding: self.folding,
+            region: self.region,
+            double_opt_in: self.double_opt_in,
+        }
     }
 
     fn cut(&self, request: &Request) -> Result<Cut, DecodeError> {
@@ -314,7 +324,8 @@ fn split(
     }
 }
 
-fn written(target: &str, rule: &FieldRule) -> Written {
+/// A line of `[source.fields]` as the mapping takes it.
+pub fn written(target: &str, rule: &FieldRule) -> Written {
     let target = target.to_owned();
     match rule {
         FieldRule::One(path) => Written { target, from: vec![path.clone()], ..Written::default() },

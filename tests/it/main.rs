@@ -8,6 +8,7 @@ mod destinations;
 mod fake_crm;
 mod hooks;
 mod http;
+mod import;
 mod lease;
 mod merge;
 mod migrate;
