@@ -130,3 +130,6 @@ pub enum ImportError {
         month: u64,
     },
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,7 +95,8 @@ impl RefusedFile {
         if path.try_exists()? {
             let mut start = Vec::new();
             File::open(path)?.take(REFUSED[0].len() as u64).read_to_end(&mut start)?;
-            if start != REFUSED[0].as_bytes() {
+            // An import that was killed may have left the beginning of a line.
+            if !REFUSED[0].as_bytes().starts_with(&start) {
                 let what =
                     "exists and is not a file of refused lines; name another one with --refused";
                 return Err(io::Error::other(what));
@@ -186,6 +187,8 @@ mod tests {
         }
         assert_eq!(RefusedFile::new(&path, b',', &[]).unwrap().finish().unwrap(), None);
         assert!(!path.exists(), "nothing is left of the last time");
+        std::fs::write(&path, "").unwrap();
+        assert!(RefusedFile::new(&path, b',', &[]).is_ok(), "one that was killed at once");
         std::fs::write(&path, "my list").unwrap();
         assert!(RefusedFile::new(&path, b',', &[]).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "my list");
