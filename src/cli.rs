@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::app::{self, AppError, Database};
 use crate::config::{Config, ConfigError, Loaded, Override};
 use crate::error::{Chain, Exit};
+use crate::import::ImportError;
 use crate::telemetry;
 
 /// Prints a line of results, as `println!` does, and gives the error.
@@ -19,6 +20,7 @@ macro_rules! say {
 mod check;
 mod demo;
 mod fake_crm;
+mod import;
 mod migrate;
 mod replay;
 mod requeue;
@@ -69,6 +71,7 @@ enum Command {
     Status(status::Status),
     Requeue(requeue::Requeue),
     Replay(replay::Replay),
+    Import(import::Import),
     FakeCrm(fake_crm::FakeCrm),
 }
 
@@ -90,6 +93,9 @@ pub(crate) enum Failure {
     /// The command line asks for something that is not there.
     #[error("{0}")]
     Usage(String),
+    /// A file cannot be imported as it is.
+    #[error(transparent)]
+    Import(#[from] ImportError),
     /// Said in words.
     #[error("{0}")]
     Words(String),
@@ -114,7 +120,9 @@ mod private {
 impl Failure {
     fn exit(&self) -> Exit {
         match self {
-            Failure::Config(_) | Failure::Telemetry(_) | Failure::Usage(_) => Exit::Usage,
+            Failure::Config(_) | Failure::Telemetry(_) | Failure::Usage(_) | Failure::Import(_) => {
+                Exit::Usage
+            }
             Failure::App(error) => error.exit(),
             Failure::Io(_) | Failure::Words(_) => Exit::Failed,
         }
@@ -159,6 +167,7 @@ impl Cli {
             Command::Status(command) => command.run(&self.global).await,
             Command::Requeue(command) => command.run(&self.global).await,
             Command::Replay(command) => command.run(&self.global).await,
+            Command::Import(command) => command.run(&self.global).await,
             Command::FakeCrm(command) => command.run().await,
         }
     }
@@ -190,13 +199,19 @@ impl Global {
     /// Loads the configuration and opens a database that has the migrations.
     async fn open(&self) -> Result<(Config, Database), Failure> {
         let config = self.load(Vec::new())?;
-        let database = Database::join(&config).await?;
-        if let Err(error) = database.store.ready().await {
-            database.close().await;
-            return Err(error.into());
-        }
+        let database = migrated(&config).await?;
         Ok((config, database))
     }
+}
+
+/// A database that has the migrations.
+async fn migrated(config: &Config) -> Result<Database, Failure> {
+    let database = Database::join(config).await?;
+    if let Err(error) = database.store.ready().await {
+        database.close().await;
+        return Err(error.into());
+    }
+    Ok(database)
 }
 
 /// One line of results. That nobody reads on (`| head`) changes nothing about what a command does or how it ends.

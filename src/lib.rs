@@ -10,6 +10,7 @@ pub mod error;
 pub mod fake_crm;
 pub mod fetch;
 pub mod http;
+pub mod import;
 pub mod lead;
 pub mod mapping;
 pub mod private_pg;

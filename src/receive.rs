@@ -14,23 +14,25 @@ use crate::config::{self, Untimed};
 use crate::error::Chain;
 use crate::lead::{Micros, Outcome};
 use crate::sources::api::Form;
-use crate::sources::{ConfiguredSource, DecodeError, Item, Verified};
+use crate::sources::{ConfiguredSource, DecodeError, Item, LineReader, Verified};
 use crate::stop::Stop;
 use crate::store::{Store, StoreError};
 
 pub mod group;
+pub mod lines;
 pub mod outcome;
 pub mod repeats;
 pub mod replay;
 
 use group::Writer;
+use lines::IMPORT_SOURCE;
 use repeats::RepeatCounter;
 
 /// Name under which leads of `/v1/leads` are stored.
 pub const API_SOURCE: &str = "api";
 
-/// Trust of leads of `/v1/leads`: that of a source that sets none.
-const API_TRUST: u8 = 50;
+/// Trust of leads of `/v1/leads` and of files: that of a source that sets none.
+pub const DEFAULT_TRUST: u8 = 50;
 
 /// What a sender is told to wait when nothing can be stored.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -104,6 +106,8 @@ struct Delivery {
     idempotency_key: Option<String>,
     /// From the archive: its copies are not counted again.
     replayed: bool,
+    /// Lines of a file: of two without a time the later one counts.
+    lines: bool,
 }
 
 /// Which copy of a delivery is taken.
@@ -143,6 +147,7 @@ struct Inner {
     store: Store,
     sources: HashMap<String, Arc<ConfiguredSource>>,
     speakers: HashMap<String, Speaker>,
+    readers: HashMap<String, LineReader>,
     writers: Vec<mpsc::Sender<Job>>,
     room: Arc<Semaphore>,
     repeats: Arc<RepeatCounter>,
@@ -163,6 +168,9 @@ impl Receiver {
         let mut speakers = HashMap::new();
         let mut names: Vec<String> = sources.iter().map(|s| s.name.clone()).collect();
         names.push(API_SOURCE.to_owned());
+        if !sources.iter().any(|s| s.name == IMPORT_SOURCE) {
+            names.push(IMPORT_SOURCE.to_owned());
+        }
         let numbers: HashMap<String, i16> =
             store.register_sources(&names).await?.into_iter().collect();
         for name in &names {
@@ -171,11 +179,16 @@ impl Receiver {
                 name: name.as_str().into(),
                 // Registered a line above; 0 is no source's number.
                 source: numbers.get(name).copied().unwrap_or(0),
-                trust: configured.map_or(API_TRUST, |s| s.trust),
-                untimed: configured.map_or(Untimed::FirstReceipt, |s| s.untimed),
+                trust: configured.map_or(DEFAULT_TRUST, |s| s.trust),
+                untimed: configured.map_or(untimed(name), |s| s.untimed),
             };
             speakers.insert(name.clone(), speaker);
         }
+        let mut readers: HashMap<String, LineReader> =
+            sources.iter().map(|s| (s.name.clone(), s.line_reader())).collect();
+        readers
+            .entry(IMPORT_SOURCE.to_owned())
+            .or_insert_with(|| LineReader::unconfigured(IMPORT_SOURCE, &settings.leads));
         let repeats = Arc::new(RepeatCounter::default());
         tokio::spawn(repeats::keep_counting(repeats.clone(), store.clone(), stop));
         let wanted = watch::Sender::new(0);
@@ -197,6 +210,7 @@ impl Receiver {
             store,
             sources: sources.into_iter().map(|s| (s.name.clone(), Arc::new(s))).collect(),
             speakers,
+            readers,
             writers,
             room: Arc::new(Semaphore::new(QUEUED_BYTES)),
             repeats,
@@ -245,6 +259,7 @@ impl Receiver {
             body: api.body,
             idempotency_key: api.idempotency_key,
             replayed: false,
+            lines: false,
         })
         .await
     }
@@ -299,6 +314,7 @@ impl Receiver {
                 body,
                 idempotency_key: None,
                 replayed,
+                lines: false,
             })
             .await?;
         match malformed {
@@ -316,8 +332,8 @@ impl Receiver {
         let busy = || ReceiveError::Busy(RETRY_AFTER);
         let bytes = u32::try_from(delivery.body.len().clamp(1, QUEUED_BYTES)).unwrap_or(u32::MAX);
         let room = self.0.room.clone();
-        let room = match delivery.replayed {
-            // Nobody waits for the answer of a replay, so it waits for room.
+        let room = match delivery.replayed || delivery.lines {
+            // Nobody waits for the answer of a replay or an import, so it waits for room.
             true => room.acquire_many_owned(bytes).await.map_err(|_| busy())?,
             // Nothing is awaited up to `try_send`: once a delivery is taken, its write cannot be cancelled.
             false => room.try_acquire_many_owned(bytes).map_err(|_| busy())?,
@@ -350,6 +366,15 @@ impl Inner {
         let writers = u64::try_from(self.writers.len()).unwrap_or(1);
         // The remainder is below the number of writers.
         &self.writers[(hasher.finish() % writers) as usize]
+    }
+}
+
+/// What events without a time count with, of a source that is not configured. A file is most often older
+/// than what came by itself, and nobody can tell by how much.
+pub fn untimed(source: &str) -> Untimed {
+    match source {
+        IMPORT_SOURCE => Untimed::FillOnly,
+        _ => Untimed::FirstReceipt,
     }
 }
 

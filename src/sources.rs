@@ -28,6 +28,7 @@ mod intercom;
 mod jotform;
 pub mod json;
 mod labels;
+mod lines;
 mod linkedin;
 mod meta;
 mod notice;
@@ -44,8 +45,10 @@ mod unbounce;
 mod webflow;
 mod wpforms;
 
-pub use configured::{ConfiguredSource, Explained, Part, folding};
+pub use configured::{ConfiguredSource, Explained, Part, folding, written};
 pub use decode::DecodeError;
+pub use labels::{letters, recognise};
+pub use lines::LineReader;
 pub use notice::{FETCHED, Notice, is_remote_id};
 pub use signature::{AuthError, Content, Scheme, SignError, Signing};
 

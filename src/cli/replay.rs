@@ -11,6 +11,7 @@ use crate::app;
 use crate::error::Exit;
 use crate::lead::{Micros, Outcome};
 use crate::receive::API_SOURCE;
+use crate::receive::lines::IMPORT_SOURCE;
 use crate::receive::replay::Replayed;
 use crate::stop::Stop;
 use crate::store::deliveries::ReplayFilter;
@@ -50,6 +51,7 @@ impl Replay {
         let (config, database) = global.open().await?;
         if let Some(name) = &self.source
             && name != API_SOURCE
+            && name != IMPORT_SOURCE
             && !config.sources.iter().any(|s| s.name == *name)
         {
             database.close().await;

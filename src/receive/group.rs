@@ -156,7 +156,8 @@ impl Writer {
             let first_receipt = receipts[&delivery.delivery_id];
             for (item, lead) in delivery.items.iter().enumerate() {
                 if let Item::Lead(patch) = lead {
-                    let time = self.time_of(delivery, patch.occurred_at, first_receipt);
+                    let stated = patch.occurred_at;
+                    let time = self.time_of(delivery, item, stated, first_receipt);
                     let speaker = &delivery.speaker;
                     let origin = Origin {
                         source_name: &speaker.name,
@@ -213,15 +214,20 @@ impl Writer {
     fn time_of(
         &self,
         delivery: &Delivery,
+        item: usize,
         stated: Option<Micros>,
         first_receipt: Micros,
     ) -> EventTime {
+        let later = match delivery.lines {
+            true => i64::try_from(item).unwrap_or(0),
+            false => 0,
+        };
         match (stated, delivery.speaker.untimed) {
             (Some(at), _) => {
                 EventTime::stated(at, first_receipt, self.settings.leads.future_tolerance)
             }
-            (None, Untimed::FirstReceipt) => EventTime::measured(first_receipt),
-            (None, Untimed::LastArrival) => EventTime::measured(delivery.received_at),
+            (None, Untimed::FirstReceipt) => EventTime::measured(first_receipt + later),
+            (None, Untimed::LastArrival) => EventTime::measured(delivery.received_at + later),
             (None, Untimed::FillOnly) => EventTime::UNKNOWN,
         }
     }
@@ -337,6 +343,7 @@ mod tests {
             body: bytes::Bytes::new(),
             idempotency_key: None,
             replayed: false,
+            lines: false,
         }
     }
 

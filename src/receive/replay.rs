@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use uuid::Uuid;
 
+use super::lines::is_lines;
 use super::{
     API_SOURCE, CONTENT_TYPE, Delivery, ItemOutcome, RETRY_AFTER, ReceiveError, Receiver, Taken,
 };
@@ -77,6 +78,9 @@ impl Receiver {
         let request = request_of(stored.headers, stored.query, body.into());
         let outcome = if stored.source == API_SOURCE {
             self.replay_api(request, delivery_id, received_at, stored.idempotency_key).await
+        } else if is_lines(&request) {
+            let lines = self.replay_lines(&stored.source, request, delivery_id, received_at).await;
+            return lines.map_err(|_| Skipped::Failed);
         } else {
             let Some(source) = self.source(&stored.source) else { return Ok(None) };
             let taken = Taken::Again { delivery_id, received_at };
@@ -114,6 +118,7 @@ impl Receiver {
             body: request.body,
             idempotency_key,
             replayed: true,
+            lines: false,
         })
         .await
     }

@@ -14,8 +14,8 @@ use crate::secret::Secret;
 
 use super::signature::{self, Check};
 use super::{
-    Auth, AuthError, DecodeError, FETCHED, Handshake, Item, Request, SOURCES, SignError, Source,
-    SourceError, SourceErrorKind, Split, Verified, decode, notice,
+    Auth, AuthError, DecodeError, FETCHED, Handshake, Item, LineReader, Request, SOURCES,
+    SignError, Source, SourceError, SourceErrorKind, Split, Verified, decode, notice,
 };
 
 /// Most leads that one delivery may carry; the largest known sender stops at 4000.
@@ -178,6 +178,16 @@ impl ConfiguredSource {
         let Split::Notices(notices) = self.source.split else { return false };
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         body.as_object().is_some_and(|members| !members.is_empty()) && notices(&body).is_empty()
+    }
+
+    /// Reads leads of this source that come from a file.
+    pub fn line_reader(&self) -> LineReader {
+        LineReader {
+            source: self.name.clone(),
+            folding: self.folding,
+            region: self.region,
+            double_opt_in: self.double_opt_in,
+        }
     }
 
     fn cut(&self, request: &Request) -> Result<Cut, DecodeError> {
@@ -352,7 +362,8 @@ fn split(
     }
 }
 
-fn written(target: &str, rule: &FieldRule) -> Written {
+/// A line of `[source.fields]` as the mapping takes it.
+pub fn written(target: &str, rule: &FieldRule) -> Written {
     let target = target.to_owned();
     match rule {
         FieldRule::One(path) => Written { target, from: vec![path.clone()], ..Written::default() },

@@ -1,5 +1,6 @@
 //! The canonical lead: forgiving as kind `json` (Zapier and the like), strict for `/v1/leads`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -9,7 +10,9 @@ use serde_json::Value;
 use crate::config;
 use crate::lead::phone::Region;
 use crate::lead::{Field, LeadPatch};
-use crate::mapping::{self, Document, Mapping, MappingError, NoLead, Rule, Settings, Target, rule};
+use crate::mapping::{
+    self, Document, Mapped, Mapping, MappingError, NoLead, Rule, Settings, Target, rule,
+};
 
 use super::configured::folding;
 use super::labels::{self, Found};
@@ -112,6 +115,16 @@ fn problem(field: impl Into<String>, code: &'static str, message: impl Into<Stri
 /// The strict reading of one canonical lead: an unknown member, a wrong type or a value that cannot be
 /// used is a problem, and with any problem there is no patch.
 pub fn canonical(value: &Value, leads: &config::Leads) -> Result<LeadPatch, Vec<Problem>> {
+    let settings = Settings {
+        folding: folding(leads.email_folding),
+        region: leads.default_region.as_deref().and_then(Region::parse),
+        ..Settings::default()
+    };
+    strict(value, &settings)
+}
+
+/// The same for a source that has settings of its own.
+pub fn strict(value: &Value, settings: &Settings<'_>) -> Result<LeadPatch, Vec<Problem>> {
     let Value::Object(members) = value else {
         return Err(vec![problem("", "wrong_type", "a lead is an object")]);
     };
@@ -122,12 +135,7 @@ pub fn canonical(value: &Value, leads: &config::Leads) -> Result<LeadPatch, Vec<
         Ok(mapping) => mapping,
         Err(error) => return Err(vec![problem("", "internal", error.to_string())]),
     };
-    let settings = Settings {
-        folding: folding(leads.email_folding),
-        region: leads.default_region.as_deref().and_then(Region::parse),
-        ..Settings::default()
-    };
-    let mapped = mapping.apply(&Document { part: value, body: value, headers: &[] }, &settings);
+    let mapped = mapping.apply(&Document { part: value, body: value, headers: &[] }, settings);
     let known = |field: &str, problems: &[Problem]| problems.iter().any(|p| p.field == field);
     for (field, error) in mapped.errors {
         if !known(&field, &problems) {
@@ -145,6 +153,16 @@ pub fn canonical(value: &Value, leads: &config::Leads) -> Result<LeadPatch, Vec<
         _ => {}
     }
     Err(problems)
+}
+
+/// The reading of a canonical lead that was taken before: what cannot be used in it is left out.
+pub(super) fn forgiving(value: &Value, settings: &Settings<'_>) -> Mapped {
+    match &*STRICT {
+        Ok(mapping) => {
+            mapping.apply(&Document { part: value, body: value, headers: &[] }, settings)
+        }
+        Err(_) => Mapped { lead: Err(NoLead::NoEmail), errors: BTreeMap::new() },
+    }
 }
 
 /// An unknown name, or a value of a type the member does not have.

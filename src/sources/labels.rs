@@ -129,7 +129,7 @@ const BEFORE: &[&str] = &[
 ];
 
 /// The name of the target a label asks for.
-pub(super) fn recognise(label: &str) -> Option<&'static str> {
+pub fn recognise(label: &str) -> Option<&'static str> {
     // Longer texts are questions, and a question may ask anything.
     if label.len() > 200 {
         return None;
@@ -148,6 +148,11 @@ pub(super) fn recognise(label: &str) -> Option<&'static str> {
             words.get(skip..).filter(|_| skip > 0).and_then(by_name)
         })
         .or_else(|| is_consent(&words).then_some("marketing_consent"))
+}
+
+/// A label's letters alone, as labels are compared: lower case, without marks, blanks and punctuation.
+pub fn letters(label: &str) -> String {
+    words(label).concat()
 }
 
 fn is_consent(words: &[String]) -> bool {

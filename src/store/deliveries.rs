@@ -12,6 +12,7 @@ use crate::lead::{Micros, Outcome};
 pub(super) const RECORD: &str = include_str!("../../sql/deliveries/record.sql");
 const COUNT_REPEATS: &str = include_str!("../../sql/deliveries/count_repeats.sql");
 const BY_KEY: &str = include_str!("../../sql/deliveries/by_key.sql");
+const IS_ARCHIVED: &str = include_str!("../../sql/deliveries/is_archived.sql");
 const REPLAYABLE: &str = include_str!("../../sql/deliveries/replayable.sql");
 const ENSURE_WEEKS: &str = include_str!("../../sql/deliveries/ensure_weeks.sql");
 const DROP_WEEKS: &str = include_str!("../../sql/deliveries/drop_weeks.sql");
@@ -176,6 +177,13 @@ impl Store {
         let client = self.receive().await?;
         let statement = client.prepare_cached(BY_KEY).await?;
         Ok(client.query_opt(&statement, &[&key]).await?.map(|row| row.try_get(0)).transpose()?)
+    }
+
+    /// Whether a delivery is in the archive.
+    pub async fn is_archived(&self, delivery_id: Uuid) -> Result<bool, StoreError> {
+        let client = self.receive().await?;
+        let statement = client.prepare_cached(IS_ARCHIVED).await?;
+        Ok(client.query_one(&statement, &[&delivery_id]).await?.try_get(0)?)
     }
 
     /// A page of stored deliveries in order of their ids, after the given one (start with nil).

@@ -9,6 +9,7 @@ mod fake_crm;
 mod fetch;
 mod hooks;
 mod http;
+mod import;
 mod lease;
 mod merge;
 mod migrate;
