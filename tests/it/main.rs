@@ -6,6 +6,7 @@ mod crash;
 mod deadlock;
 mod destinations;
 mod fake_crm;
+mod fuzz;
 mod hooks;
 mod http;
 mod lease;
