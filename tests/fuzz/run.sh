@@ -10,7 +10,6 @@ minutes=${1:?how many minutes for each target}
 shift
 # cargo-fuzz needs the compiler's unstable flags for coverage and sanitizer; so any compiler will do.
 export RUSTC_BOOTSTRAP=1
-fuzz=(--fuzz-dir tests/fuzz --target-dir target/fuzz)
 if [ $# -gt 0 ]; then targets=("$@"); else mapfile -t targets < <(cargo fuzz list --fuzz-dir tests/fuzz); fi
 work=target/fuzz
 mkdir -p "$work/logs"
@@ -41,20 +40,21 @@ seed() {
 
 # One target; the limits are those that no request may reach.
 run() {
-    ASAN_OPTIONS=quarantine_size_mb=16 nice -n 19 cargo fuzz run "${fuzz[@]}" "$1" "$work/corpus/$1" -- \
+    local TIMEFORMAT='took %R s, processor %U s + %S s'
+    time ASAN_OPTIONS=detect_odr_violation=0:quarantine_size_mb=16 nice -n 19 "$binaries/$1" "$work/corpus/$1" \
         -max_total_time=$((minutes * 60)) -timeout=10 -rss_limit_mb=512 -malloc_limit_mb=256 -max_len=65536 \
-        -dict=tests/fuzz/words.dict -artifact_prefix="$work/artifacts/$1/" -print_final_stats=1 \
-        > "$work/logs/$1.log" 2>&1
+        -dict=tests/fuzz/words.dict -artifact_prefix="$work/artifacts/$1/" -print_final_stats=1
 }
 
-cargo fuzz build "${fuzz[@]}"
+cargo fuzz build --fuzz-dir tests/fuzz --target-dir "$work"
+binaries=$work/$(rustc -vV | sed -n 's/^host: //p')/release
 found=0
 for ((at = 0; at < ${#targets[@]}; at += 2)); do
     pair=("${targets[@]:at:2}")
     pids=()
     for target in "${pair[@]}"; do
         seed "$target"
-        run "$target" &
+        run "$target" > "$work/logs/$target.log" 2>&1 &
         pids+=($!)
     done
     for n in "${!pids[@]}"; do

@@ -12,6 +12,7 @@ mod http;
 mod lease;
 mod merge;
 mod migrate;
+mod payloads;
 mod pool;
 mod private_pg;
 mod readme;

@@ -56,6 +56,7 @@ fn emails(typed: &str) {
         let padded = format!("\u{3000}\t {typed}\r\n\u{200B}");
         let decomposed: String = typed.nfd().collect();
         let capitals = typed.to_ascii_uppercase();
+        let wide: String = typed.chars().map(wide).collect();
         let Ok(once) = once else {
             assert!(Email::parse(&padded, folding).is_err(), "{typed:?}");
             continue;
@@ -72,6 +73,7 @@ fn emails(typed: &str) {
             assert_eq!(Email::parse(&padded, folding).as_ref(), Ok(&once));
             assert_eq!(Email::parse(&decomposed, folding).as_ref(), Ok(&once));
             assert_eq!(Email::parse(&capitals, folding).as_ref(), Ok(&once));
+            assert_eq!(Email::parse(&wide, folding).as_ref(), Ok(&once));
         }
     }
 }
@@ -90,10 +92,20 @@ fn phones(typed: &str) {
     }
 }
 
-/// As Japanese keyboards write digits and a plus.
+/// Any ASCII in full width, but for the blanks and controls.
+fn wide(c: char) -> char {
+    match c {
+        '!'..='~' => char::from_u32(u32::from(c) + 0xFEE0).unwrap_or(c),
+        c => c,
+    }
+}
+
+/// As Japanese keyboards write what numbers consist of.
 fn full_width(c: char) -> char {
     match c {
-        '0'..='9' | '+' => char::from_u32(u32::from(c) + 0xFEE0).unwrap_or(c),
+        '0'..='9' | '+' | '-' | '(' | ')' | '.' | '/' | '#' => {
+            char::from_u32(u32::from(c) + 0xFEE0).unwrap_or(c)
+        }
         c => c,
     }
 }

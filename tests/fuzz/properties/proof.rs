@@ -80,7 +80,9 @@ pub fn damaged(signed: &Request, bare: &Request, damage: &Damage) -> Option<Requ
 
 /// Why the request is not believed; `None`: it is.
 pub fn refusal(source: &ConfiguredSource, request: &Request, now: i64) -> Option<AuthError> {
-    source.verify(request.clone(), now).err()
+    let refused = source.verify(request.clone(), now).err();
+    assert!(refused.is_some() || source.verify_head(request).is_ok(), "refused too early");
+    refused
 }
 
 /// All that a source reads out of a request.
