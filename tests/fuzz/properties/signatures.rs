@@ -34,12 +34,28 @@ struct Written<'a> {
     tolerance: u8,
     now: u32,
     damage: Damage,
-    prefix: &'a str,
-    tag: Option<&'a str>,
-    time_tag: Option<&'a str>,
-    signed: Option<&'a str>,
-    key: &'a str,
+    prefix: Text<'a>,
+    tag: Option<Text<'a>>,
+    time_tag: Option<Text<'a>>,
+    signed: Option<Text<'a>>,
+    key: Text<'a>,
     body: &'a [u8],
+}
+
+/// One of some that are usual, or anything.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Text<'a> {
+    Usual(u8),
+    Any(&'a str),
+}
+
+impl<'a> Text<'a> {
+    fn or(self, usual: &[&'a str]) -> &'a str {
+        match self {
+            Text::Usual(at) => usual[usize::from(at) % usual.len()],
+            Text::Any(text) => text,
+        }
+    }
 }
 
 /// HMACs of kind `custom`, however they are written.
@@ -48,14 +64,20 @@ pub fn hmac(data: &[u8]) {
     let headers = ["x-signature", "x-time", "X-Signature"];
     let name = |at: u8| headers[usize::from(at) % headers.len()];
     let algorithm = if input.sha1 { "hmac-sha1" } else { "hmac-sha256" };
+    let prefix = input.prefix.or(&["", "sha256=", "HMAC "]);
+    let pattern = input.signed.map(|text| {
+        text.or(&["{body}", "{time}.{body}", "{body}{time}", "v0:{time}:{body}", "a={body}"])
+    });
+    let key = input.key.or(&["key", "another key", "\u{e9}"]);
+    let tags = ["v1", "t", "s"];
     let mut signature = json!({"header": name(input.header), "algorithm": algorithm,
-        "encoding": if input.base64 { "base64" } else { "hex" }, "prefix": input.prefix,
+        "encoding": if input.base64 { "base64" } else { "hex" }, "prefix": prefix,
         "timestamp_unit": if input.millis { "ms" } else { "s" }, "tolerance": format!("{}s", input.tolerance)});
     for (key, value) in [
-        ("tag", input.tag),
+        ("tag", input.tag.map(|text| text.or(&tags))),
         ("timestamp_header", input.time_header.map(name)),
-        ("timestamp_tag", input.time_tag),
-        ("signed", input.signed),
+        ("timestamp_tag", input.time_tag.map(|text| text.or(&tags))),
+        ("signed", pattern),
     ] {
         if let Some(value) = value {
             signature[key] = json!(value);
@@ -66,7 +88,7 @@ pub fn hmac(data: &[u8]) {
             json!({"name": "s", "kind": "custom", "secret": key, "fields": {"email": "$.email"}, "signature": signature}),
         )
     };
-    let Some(source) = custom(input.key) else { return };
+    let Some(source) = custom(key) else { return };
     let now = moment(input.now);
     let bare = posted(JSON, input.body);
     let signed = signed(&source, &bare, now).expect("a body can be signed whatever it is");
@@ -75,12 +97,12 @@ pub fn hmac(data: &[u8]) {
     let time =
         if timed { (now * if input.millis { 1000 } else { 1 }).to_string() } else { String::new() };
     let usual = if timed { "{time}.{body}" } else { "{body}" };
-    let content = content_of(input.signed.unwrap_or(usual), &time, input.body);
-    let digest = digest(input.sha1, input.key.as_bytes(), &content);
+    let content = content_of(pattern.unwrap_or(usual), &time, input.body);
+    let digest = digest(input.sha1, key.as_bytes(), &content);
     let digest = if input.base64 { STANDARD.encode(digest) } else { hex::encode(digest) };
     let value = signed.header(name(input.header)).expect("a signature");
     assert!(value.ends_with(&digest), "{value}");
-    let other = custom(&format!("{}x", input.key)).expect("as good a key");
+    let other = custom(&format!("{key}x")).expect("as good a key");
     strict(&source, &other, &bare, &signed, &input.damage, now);
     if timed {
         let tolerance = i64::from(input.tolerance);
