@@ -2,7 +2,9 @@
 
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test fmt postgres curl
+.PHONY: help run demo build test fuzz fmt postgres curl
+# Of `make fuzz`, for each target.
+MINUTES ?= 10
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +21,10 @@ test: postgres curl ## Format, lints, all tests
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) test --locked
+
+fuzz: ## Fuzzes what reads strangers' bytes, MINUTES=10 for each target; needs a C++ compiler
+	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
+	tests/fuzz/run.sh $(MINUTES)
 
 fmt: ## Formats the sources
 	$(CARGO) fmt

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 
-use super::{Config, Destination, OneOrMore, Source, Untimed, cron};
+use super::{Config, Destination, OneOrMore, Signature, Source, Untimed, cron};
 
 /// Something that may not stand, or that is legal and risky.
 pub(super) struct Finding {
@@ -200,21 +200,7 @@ impl Findings {
             "needs `secret`, the key that the sender signs with",
         );
         if let Some(signature) = &source.signature {
-            self.header(&at("signature.header"), &signature.header);
-            if let Some(header) = &signature.timestamp_header {
-                self.header(&at("signature.timestamp_header"), header);
-            }
-            self.not_zero(&at("signature.tolerance"), signature.tolerance);
-            if let Some(signed) = &signature.signed {
-                let timed =
-                    signature.timestamp_header.is_some() || signature.timestamp_tag.is_some();
-                self.refuse_if(
-                    signed.matches("{body}").count() != 1
-                        || signed.matches("{time}").count() != usize::from(timed),
-                    &[&at("signature.signed"), &at("signature.timestamp_header")],
-                    "must name {body} once, and {time} once where a time is sent and not otherwise",
-                );
-            }
+            self.signature(signature, &at("signature"));
         }
         if let Some(header) = &source.header {
             self.header(&at("header.name"), &header.name);
@@ -242,6 +228,55 @@ impl Findings {
                 "must not contain a colon (RFC 7617)",
             );
             self.not_empty(&at("basic.password"), &basic.password);
+        }
+    }
+
+    fn signature(&mut self, signature: &Signature, path: &str) {
+        let at = |key: &str| format!("{path}.{key}");
+        self.header(&at("header"), &signature.header);
+        if let Some(header) = &signature.timestamp_header {
+            self.header(&at("timestamp_header"), header);
+        }
+        self.not_zero(&at("tolerance"), signature.tolerance);
+        let visible = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
+        for (key, tag) in [("tag", &signature.tag), ("timestamp_tag", &signature.timestamp_tag)] {
+            let Some(tag) = tag else { continue };
+            self.refuse_if(
+                tag.is_empty() || !visible(tag) || tag.contains([',', '=']),
+                &[&at(key)],
+                "must be one word without , and =, like `v1` of `t=1772720531,v1=HEX`",
+            );
+        }
+        self.refuse_if(
+            signature.prefix.starts_with(' ')
+                || signature.prefix.bytes().any(|b| b != b' ' && !b.is_ascii_graphic())
+                || (signature.tag.is_some() && signature.prefix.contains(',')),
+            &[&at("prefix")],
+            "must be visible ASCII, without a comma where `tag` says that the header is a list",
+        );
+        let timed = signature.timestamp_header.is_some() || signature.timestamp_tag.is_some();
+        let one_header = timed
+            && signature
+                .timestamp_header
+                .as_ref()
+                .is_none_or(|header| header.eq_ignore_ascii_case(&signature.header));
+        self.refuse_if(
+            one_header && (signature.tag.is_none() || signature.timestamp_tag.is_none()),
+            &[&at("tag"), &at("timestamp_tag")],
+            "are both needed where digest and time are in one header",
+        );
+        self.refuse_if(
+            one_header && signature.tag.is_some() && signature.tag == signature.timestamp_tag,
+            &[&at("tag"), &at("timestamp_tag")],
+            "are the same, so that digest and time could not be told apart",
+        );
+        if let Some(signed) = &signature.signed {
+            self.refuse_if(
+                signed.matches("{body}").count() != 1
+                    || signed.matches("{time}").count() != usize::from(timed),
+                &[&at("signed"), &at("timestamp_header")],
+                "must name {body} once, and {time} once where a time is sent and not otherwise",
+            );
         }
     }
 

@@ -20,7 +20,7 @@ use super::{Context, HttpError};
 use crate::error::Chain;
 use crate::lead::Outcome;
 use crate::receive::{ItemOutcome, ReceiveError};
-use crate::sources::{ConfiguredSource, Request};
+use crate::sources::{AuthError, ConfiguredSource, Request};
 
 const ALLOW: &str = "HEAD, POST";
 
@@ -46,21 +46,19 @@ async fn deliver(
     context: &Context,
     mut arrived: Arrived,
 ) -> Result<Response, HttpError> {
-    let body = arrived.read_body(context.max_body).await?;
-    let request = Request {
+    let mut request = Request {
         method: arrived.method.as_str().to_owned(),
-        query: arrived.query,
+        query: std::mem::take(&mut arrived.query),
         headers: as_text(&arrived.headers),
-        body,
+        body: Bytes::new(),
     };
-    let verified = source.verify(request, (context.now)()).map_err(|error| {
-        let detail = "the sender did not prove who it is";
-        HttpError::new(StatusCode::UNAUTHORIZED, "bad_signature", detail).because(format!(
-            "source {}: {}",
-            source.name,
-            Chain(&error)
-        ))
-    })?;
+    // There is room for so many bodies only, and who has a wrong token shall not fill it.
+    source.verify_head(&request).map_err(|error| not_believed(&source, error))?;
+    request.body = arrived.read_body(context.max_body).await?;
+    // Decompressing takes away what no longer holds.
+    request.headers.retain(|(name, _)| arrived.headers.contains_key(name));
+    let verified =
+        source.verify(request, (context.now)()).map_err(|error| not_believed(&source, error))?;
     let receiver = context.receiver.clone();
     let span = info_span!("delivery", request.id = %arrived.id, source = source.name);
     let outcomes = detached(span, async move { receiver.deliver(source, verified).await }).await?;
@@ -72,6 +70,15 @@ async fn deliver(
         }
         several => super::json(&json!({ "outcomes": answers(several) })),
     }
+}
+
+fn not_believed(source: &ConfiguredSource, error: AuthError) -> HttpError {
+    let detail = "the sender did not prove who it is";
+    HttpError::new(StatusCode::UNAUTHORIZED, "bad_signature", detail).because(format!(
+        "source {}: {}",
+        source.name,
+        Chain(&error)
+    ))
 }
 
 fn handshake(source: &ConfiguredSource, query: &str) -> Result<Response, HttpError> {

@@ -90,7 +90,8 @@ impl Email {
         if typed.len() > 4096 {
             return Err(EmailError::TooLong);
         }
-        let seen: String = typed.chars().filter(|c| !text::is_invisible(*c)).nfc().collect();
+        let seen = typed.chars().filter(|c| !text::is_invisible(*c)).map(text::narrow);
+        let seen: String = seen.nfc().collect();
         let address = strip_mailto(seen.trim());
         look_for_trouble(address)?;
         let (local, domain) = address.split_once('@').ok_or(EmailError::NoAt)?;
@@ -216,6 +217,7 @@ mod tests {
             "ana.maria@example.com.",
             "\u{FEFF}ana\u{200B}.maria@exam\u{AD}ple.com\u{202C}",
             "\u{A0}ana.maria@example。com",
+            "\u{3000}ａｎａ．Ｍａｒｉａ＠ｅｘａｍｐｌｅ．ｃｏｍ",
         ] {
             assert_eq!(key(typed).as_deref(), Ok("ana.maria@example.com"), "{typed:?}");
         }

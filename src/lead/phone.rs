@@ -2,7 +2,7 @@
 
 use phonenumber::{Mode, country};
 
-use super::text::is_invisible;
+use super::text::{is_invisible, narrow};
 
 /// The region whose rules national numbers follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,14 +77,14 @@ fn plain(text: &str) -> Result<(bool, String), PhoneError> {
     let lower: String = text
         .chars()
         .filter(|c| !is_invisible(*c))
-        .map(ascii_digit)
+        .map(|c| plain_character(narrow(c)))
         .collect::<String>()
         .to_lowercase();
     let mut text = lower.trim();
     text = text.strip_prefix("tel:").unwrap_or(text).trim_start();
     let without_extension = cut_extension(text);
-    let international = without_extension.starts_with(['+', '＋'])
-        || without_extension.strip_prefix('(').is_some_and(|t| t.starts_with(['+', '＋']));
+    let international = without_extension.starts_with('+')
+        || without_extension.strip_prefix('(').is_some_and(|t| t.starts_with('+'));
     // +49 (0)40: the trunk zero in brackets is for callers inside the country.
     let without_trunk = match international || without_extension.starts_with("00") {
         true => without_extension.replacen("(0)", "", 1),
@@ -94,7 +94,7 @@ fn plain(text: &str) -> Result<(bool, String), PhoneError> {
     for c in without_trunk.chars() {
         match c {
             '0'..='9' => digits.push(c),
-            '+' | '＋' if digits.is_empty() => {}
+            '+' if digits.is_empty() => {}
             '('
             | ')'
             | '['
@@ -112,10 +112,10 @@ fn plain(text: &str) -> Result<(bool, String), PhoneError> {
     Ok((international, digits))
 }
 
-/// Full-width and Arabic-Indic digits as ASCII ones.
-fn ascii_digit(c: char) -> char {
+/// Arabic-Indic digits as ASCII ones, and as a dash the prolonged sound mark, which is that key in Japan.
+fn plain_character(c: char) -> char {
     let zero = match c {
-        '\u{FF10}'..='\u{FF19}' => 0xFF10,
+        '\u{30FC}' | '\u{FF70}' => return '-',
         '\u{0660}'..='\u{0669}' => 0x0660,
         '\u{06F0}'..='\u{06F9}' => 0x06F0,
         _ => return c,
@@ -176,6 +176,9 @@ mod tests {
             ("+1 206 555 0142 x12", "", Some("+12065550142")),
             ("\u{202A}+1 206\u{A0}555\u{2011}0142\u{202C}", "", Some("+12065550142")),
             ("＋１２０６５５５０１４２", "", Some("+12065550142")),
+            ("０９０－１２３４－５６７８", "JP", Some("+819012345678")),
+            ("（０９０）１２３４ー５６７８", "JP", Some("+819012345678")),
+            ("＋８１（０）９０．１２３４．５６７８", "", Some("+819012345678")),
             ("206-555-0142", "", None),
             ("0900000000", "BR", None),
             ("call me", "US", None),

@@ -57,6 +57,15 @@ pub fn is_invisible(c: char) -> bool {
         | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
+/// The ASCII character that a full-width form is of: Japanese keyboards write addresses and numbers with
+/// these, and nobody means another character (the width mapping of RFC 8265). Any other as it is.
+pub fn narrow(c: char) -> char {
+    match c {
+        '\u{FF01}'..='\u{FF5E}' => char::from_u32(u32::from(c) - 0xFEE0).unwrap_or(c),
+        c => c,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

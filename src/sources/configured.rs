@@ -104,6 +104,14 @@ impl ConfiguredSource {
         Ok(Verified(request))
     }
 
+    /// Whether anything before the body shows already that [`ConfiguredSource::verify`] would not believe
+    /// the request, so that strangers' bodies need not be read. Its body is not looked at.
+    pub fn verify_head(&self, request: &Request) -> Result<(), AuthError> {
+        let mut checks = self.checks.iter().filter(|check| check.is_of_head());
+        // None of these has a clock.
+        checks.try_for_each(|check| check.run(request, 0))
+    }
+
     /// The answer to a GET with that query, where the kind has a handshake and the query is one that its sender sends.
     pub fn handshake(&self, query: &str) -> Option<Handshake> {
         self.source.handshake.and_then(|answer| answer(query, &self.handshake_keys))

@@ -253,6 +253,11 @@ impl Check {
         Ok(())
     }
 
+    /// Whether all that it looks at comes before the body.
+    pub(super) fn is_of_head(&self) -> bool {
+        matches!(self, Check::UrlToken(_) | Check::Header { .. } | Check::Basic { .. })
+    }
+
     /// Believes the request or says why not.
     pub(super) fn run(&self, request: &Request, now: i64) -> Result<(), AuthError> {
         let header = |name: &str| request.header(name).ok_or(AuthError::Missing);

@@ -1,6 +1,8 @@
 //! Tally: typed fields under the author's labels; a choice is the id of an option, whose text stands
 //! beside it.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use crate::config::SignatureEncoding;
@@ -60,10 +62,16 @@ fn prepare(part: &mut Value) {
 
 /// The value, with ids of options replaced by their texts.
 fn texts(field: &Value) -> Value {
-    let options = field["options"].as_array().map(Vec::as_slice).unwrap_or_default();
+    // A map, because a search for each of many ids among many options would take minutes.
+    let mut options = HashMap::new();
+    for option in field["options"].as_array().into_iter().flatten() {
+        if let Some(id) = option["id"].as_str() {
+            options.entry(id).or_insert(&option["text"]);
+        }
+    }
     let text = |id: &Value| {
-        let option = options.iter().find(|option| !id.is_null() && option["id"] == *id);
-        option.map_or(id, |option| &option["text"]).clone()
+        let option = id.as_str().and_then(|id| options.get(id).copied());
+        option.unwrap_or(id).clone()
     };
     match &field["value"] {
         Value::Array(ids) => {

@@ -720,6 +720,47 @@ async fn who_does_not_prove_who_it_is_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn the_body_of_a_stranger_is_not_read() {
+    let basic = json!({"user": "zap", "password": "hush-hush"});
+    let app = app_with(&[
+        json!({"name": "listed", "kind": "json", "url_token": "long-token"}),
+        json!({"name": "basic", "kind": "json", "basic": basic}),
+        json!({"name": "both", "kind": "segment", "secret": "s", "url_token": "long-token"}),
+    ])
+    .await;
+    let body = r#"{"email":"a@example.com"}"#;
+    for (path, wrong, right) in [
+        ("/hooks/site", "\r\nX-Api-Key: other", "\r\nX-Api-Key: site-key"),
+        ("/hooks/listed", "", "?token=long-token"),
+        (
+            "/hooks/basic",
+            "\r\nAuthorization: Basic emFwOg==",
+            "\r\nAuthorization: Basic emFwOmh1c2gtaHVzaA==",
+        ),
+        ("/hooks/both", "?token=other", "?token=long-token"),
+    ] {
+        let head = |proof: &str| {
+            let (query, header) = proof.split_at(proof.find('\r').unwrap_or(proof.len()));
+            format!(
+                "POST {path}{query} HTTP/1.1\r\nHost: x{header}\r\nExpect: 100-continue\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+                body.len()
+            )
+        };
+        let mut client = Client::connect(app.address).await;
+        client.send(head(wrong)).await;
+        // Not 100: the body is not even asked for.
+        assert_eq!(client.answer().await.problem(401), "bad_signature", "{path}");
+        let mut client = Client::connect(app.address).await;
+        client.send(head(right)).await;
+        assert_eq!(client.head().await.status, 100, "{path}");
+        client.send(body).await;
+        // A signature is over the body.
+        let status = if path.ends_with("both") { 401 } else { 200 };
+        assert_eq!(client.answer().await.status, status, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_large_body_is_refused_however_it_comes() {
     let app = TestApp::receiving().await;
     let log = Log::record();

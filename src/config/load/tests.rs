@@ -290,24 +290,40 @@ concurrency = 0
 
 #[test]
 fn what_is_signed_is_said_whole() {
+    let signed = Some("signed: must name {body}");
+    let (word, both) = (Some("must be one word"), Some("are both needed"));
     for (signature, refusal) in [
-        ("tag = 'v1'\ntimestamp_tag = 't'", false),
-        ("timestamp_header = 'x-time'\ntimestamp_unit = 'ms'\nsigned = '{time}:{body}'", false),
-        ("signed = 'hmacsha256={body}'", false),
-        ("signed = 'all of it'", true),
-        ("signed = '{body}{body}'", true),
-        ("signed = '{time}.{body}'", true),
-        ("timestamp_tag = 't'\nsigned = '{body}'", true),
+        ("tag = 'v1'\ntimestamp_tag = 't'", None),
+        ("tag = 'v1'\nprefix = 'sha256='\ntimestamp_header = 'X-Sig'\ntimestamp_tag = 't'", None),
+        ("timestamp_header = 'x-time'\ntimestamp_unit = 'ms'\nsigned = '{time}:{body}'", None),
+        ("timestamp_header = 'x-time'\ntimestamp_tag = 't'", None),
+        ("prefix = 'HMAC a,b '\nsigned = 'hmacsha256={body}'", None),
+        ("signed = 'all of it'", signed),
+        ("signed = '{body}{body}'", signed),
+        ("signed = '{time}.{body}'", signed),
+        ("tag = 'v1'\ntimestamp_tag = 't'\nsigned = '{body}'", signed),
+        ("tag = ''", word),
+        ("tag = 'v,1'", word),
+        ("tag = 'v1='", word),
+        ("tag = 'v1'\ntimestamp_tag = 't '", word),
+        ("prefix = ' x'", Some("must be visible ASCII")),
+        ("prefix = \"a\\nb\"", Some("must be visible ASCII")),
+        ("tag = 'v1'\nprefix = 'a,'", Some("without a comma")),
+        ("timestamp_tag = 't'", both),
+        ("timestamp_header = 'X-Sig'", both),
+        ("tag = 'v1'\ntimestamp_header = 'X-Sig'", both),
+        ("tag = 't'\ntimestamp_tag = 't'", Some("are the same")),
     ] {
         let text = format!(
             "[[source]]\nname = 'a'\nkind = 'custom'\nsecret = 'x'\nfields.email = '$.e'\n[source.signature]\nheader = 'x-sig'\n{signature}\n"
         );
-        match Config::parse(&text) {
-            Ok(_) => assert!(!refusal, "{signature}"),
-            Err(error) => {
-                assert!(refusal, "{signature}: {error}");
-                assert!(error.to_string().contains("source.signature.signed: must name {body}"));
+        match (Config::parse(&text), refusal) {
+            (Ok(_), refusal) => assert_eq!(refusal, None, "{signature}"),
+            (Err(error), Some(refusal)) => {
+                let error = error.to_string();
+                assert!(error.contains("source.signature.") && error.contains(refusal), "{error}");
             }
+            (Err(error), None) => panic!("{signature}: {error}"),
         }
     }
     for (url, refusal) in [
