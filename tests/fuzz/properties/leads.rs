@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use leadsync::config::EmailFolding;
 use leadsync::lead::{Change, Field, LeadPatch, Micros, text};
 use leadsync::mapping::{MAX_ATTRIBUTE_BYTES, MAX_MEMBERS, MAX_NAME_BYTES};
-use leadsync::sources::Item;
 use leadsync::sources::json::canonical;
+use leadsync::sources::{Item, is_remote_id};
 use serde_json::{Map, Value, json};
 use unicode_normalization::is_nfc;
 
@@ -19,6 +19,7 @@ pub fn item(item: &Item) {
     match item {
         Item::Lead(patch) => lead(patch),
         Item::Ignored(reason) => word(reason),
+        Item::Notice(notice) => assert!(is_remote_id(&notice.remote_id), "{notice:?}"),
         Item::Rejected { reason, detail } => {
             word(reason);
             assert!(!detail.is_empty() && detail.len() < 200, "{detail}");
