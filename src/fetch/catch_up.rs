@@ -77,10 +77,11 @@ impl Fetcher {
                 return Err(Failed::NotNow);
             }
             let page = self.bounded(source.api.list(since, next.take()), stop).await;
-            let page = page.map_err(Failed::Call)?;
-            if failures > 0 {
+            // One that refuses is there as well.
+            if failures > 0 && matches!(page, Ok(_) | Err(CallError::Refused { .. })) {
                 self.store.api_recovered(name).await?;
             }
+            let page = page.map_err(Failed::Call)?;
             let wanted: Vec<Want> = page
                 .found
                 .into_iter()
