@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leadsync::app::{self, Roles};
-use leadsync::destinations::{CallError, Destination, Mapped, Outcome, Record, Reply};
+use leadsync::destinations::{CallError, Destination, Key, Mapped, Outcome, Record, Remote, Reply};
 use leadsync::fake_crm::Crm;
 use leadsync::stop::Stop;
 use leadsync::sync::step::{Done, Step};
@@ -329,6 +329,18 @@ impl Destination for Gated {
         self.inner.group(record)
     }
 
+    fn key(&self) -> Key {
+        self.inner.key()
+    }
+
+    async fn look_up(
+        &self,
+        records: &[Record],
+        properties: &[String],
+    ) -> Result<Reply<Vec<Vec<Remote>>>, CallError> {
+        self.inner.look_up(records, properties).await
+    }
+
     async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
         self.before.go_through().await;
         let outcomes = self.inner.push(records).await;
@@ -356,6 +368,18 @@ impl Destination for Slow {
 
     fn group(&self, record: &Record) -> &'static str {
         self.0.group(record)
+    }
+
+    fn key(&self) -> Key {
+        self.0.key()
+    }
+
+    async fn look_up(
+        &self,
+        records: &[Record],
+        properties: &[String],
+    ) -> Result<Reply<Vec<Vec<Remote>>>, CallError> {
+        self.0.look_up(records, properties).await
     }
 
     async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
