@@ -16,12 +16,14 @@ use crate::config::{Deleted, OnFieldError, Rate};
 use crate::destinations::{Destination, Mapped};
 use crate::error::Chain;
 use crate::stop::Stop;
+use crate::store::destinations::Budget;
 use crate::store::{Store, StoreError};
 
 mod answer;
 pub mod attempt;
 pub mod backoff;
 mod call;
+mod pace;
 pub mod payload;
 pub mod schedule;
 pub mod step;
@@ -70,9 +72,7 @@ pub struct Configured {
     /// Calls per time over all instances.
     pub rate: Option<Rate>,
     /// Calls, or the CRM's credits, per day over all instances.
-    pub daily: Option<u32>,
-    /// Part of the day's budget that a backfill may use, in per cent.
-    pub backfill_share: u8,
+    pub budget: Budget,
     /// Calls under way at once in this instance.
     pub concurrency: usize,
     /// What to do when the CRM refuses a value.

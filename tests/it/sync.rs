@@ -9,6 +9,7 @@ use leadsync::app::{self, Roles};
 use leadsync::destinations::{CallError, Destination, Key, Mapped, Outcome, Record, Remote, Reply};
 use leadsync::fake_crm::Crm;
 use leadsync::stop::Stop;
+use leadsync::store::destinations::Budget;
 use leadsync::sync::step::{Done, Step};
 use leadsync::sync::{Configured, Settings, Syncer};
 use serde_json::{Value, json};
@@ -112,7 +113,12 @@ impl Rig {
                 let Some(next) = self.app.store.next_due(name).await.expect("next due") else {
                     break;
                 };
-                let state = self.app.store.destination_state(name).await.expect("state");
+                let state = self
+                    .app
+                    .store
+                    .destination_state(name, &Budget::default())
+                    .await
+                    .expect("state");
                 // What is due later is waited for exactly as long as it says.
                 let wait = next.max(state.paused_for).max(Duration::from_millis(1));
                 tokio::time::sleep(wait).await;
