@@ -25,6 +25,7 @@ pub mod backoff;
 mod call;
 mod pace;
 pub mod payload;
+mod remap;
 pub mod schedule;
 pub mod step;
 
@@ -199,7 +200,9 @@ impl Syncer {
         // Before the leads are looked at, so that none is committed unseen in between.
         let writers = self.insist(destination, stop, || self.store.lead_writers()).await;
         let Some(writers) = writers else { return };
-        if self.insist(destination, stop, || self.enrol(destination)).await.is_none() {
+        if self.insist(destination, stop, || self.enrol(destination)).await.is_none()
+            || self.insist(destination, stop, || self.remap(destination)).await.is_none()
+        {
             return;
         }
         tokio::join!(self.enrol_late(destination, writers, stop), async {

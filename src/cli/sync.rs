@@ -74,6 +74,7 @@ async fn pass(
     let mut exit = Exit::Ok;
     for destination in destinations {
         syncer.enrol(destination).await?;
+        syncer.remap(destination).await?;
         let done = syncer.pass(destination, stop).await?;
         let Done { pushed, skipped, parked, failed, calls_failed, paused, .. } = done;
         // What is left waits after a failure, or for its confirming push.

@@ -12,6 +12,8 @@ const TOLD: &str = include_str!("../../sql/destinations/told.sql");
 const EXHAUSTED: &str = include_str!("../../sql/destinations/exhausted.sql");
 const TOKEN: &str = include_str!("../../sql/destinations/token.sql");
 const KEEP_TOKEN: &str = include_str!("../../sql/destinations/keep_token.sql");
+const MAPPING: &str = include_str!("../../sql/destinations/mapping.sql");
+const SET_MAPPING: &str = include_str!("../../sql/destinations/set_mapping.sql");
 const PAUSE: &str = include_str!("../../sql/destinations/pause.sql");
 const RECOVERED: &str = include_str!("../../sql/destinations/recovered.sql");
 
@@ -183,6 +185,20 @@ impl Store {
     ) -> Result<(), StoreError> {
         let client = self.sync().await?;
         client.execute(KEEP_TOKEN, &[&destination, &sealed]).await?;
+        Ok(())
+    }
+
+    /// Digest of the mapping that every lead was sent with, or compared with.
+    pub async fn mapping(&self, destination: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let client = self.sync().await?;
+        let row = client.query_opt(MAPPING, &[&destination]).await?;
+        Ok(row.map(|row| row.try_get(0)).transpose()?.flatten())
+    }
+
+    /// Keeps it.
+    pub async fn set_mapping(&self, destination: &str, digest: &[u8]) -> Result<(), StoreError> {
+        let client = self.sync().await?;
+        client.execute(SET_MAPPING, &[&destination, &digest]).await?;
         Ok(())
     }
 
