@@ -19,6 +19,7 @@ create index lead_sync_dropped on leadsync.lead_sync (destination) where dropped
 
 alter table leadsync.destinations
     add column slowdown float8 not null default 1,
+    add column slowed_at timestamptz not null default 'epoch',
     add column told_period float8 not null default 0,
     add column day_hour bigint not null default 0,
     add column day_spent integer[] not null default array_fill(0, array[25]),
@@ -27,7 +28,8 @@ alter table leadsync.destinations
     add column day_left_until timestamptz not null default '-infinity',
     add column mapping bytea,
     add column sealed_token bytea;
-comment on column leadsync.destinations.slowdown is 'Calls are this many times further apart than the rate asks for: doubles when the CRM asks to slow down, recovers call by call';
+comment on column leadsync.destinations.slowdown is 'Calls were this many times further apart than the rate asks for at slowed_at: doubles when the CRM asks to slow down';
+comment on column leadsync.destinations.slowed_at is 'When slowdown was written; it halves every minute since';
 comment on column leadsync.destinations.told_period is 'Seconds between calls that the CRM''s own headers ask for; 0: they do not say';
 comment on column leadsync.destinations.day_hour is 'Newest hour since 1970 that day_spent knows of';
 comment on column leadsync.destinations.day_spent is 'What was spent of the day''s budget in the last 25 hours: hour h in element h % 25 + 1';
@@ -45,6 +47,13 @@ as $$
     from generate_series(1, 25) as i
 $$;
 comment on function leadsync.day_spent(integer[], bigint, bigint) is 'destinations.day_spent as it is at an hour: older ones are forgotten';
+
+create function leadsync.slowdown(factor float8, at timestamptz, now timestamptz) returns float8
+language sql immutable parallel safe set search_path = pg_catalog
+as $$
+    select greatest(1, factor * power(0.5, least(greatest(extract(epoch from now - at), 0) / 60, 60)))
+$$;
+comment on function leadsync.slowdown(float8, timestamptz, timestamptz) is 'destinations.slowdown as it is at a time: it halves every minute';
 
 create unlogged table leadsync.reconciled (
     run uuid not null,

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::config::{self, Config, Loaded, Problem};
-use crate::destinations::{self, Mapped};
+use crate::destinations;
 use crate::error::{Chain, Exit};
 use crate::fetch::{self, Fetcher};
 use crate::http::{self, Clock, Context};
@@ -27,6 +27,10 @@ use crate::store::{NotReady, Store, StoreError};
 use crate::sync::schedule::{Schedule, ScheduleError};
 use crate::sync::{self, Syncer};
 
+mod connected;
+
+pub use connected::{destinations, destinations_on};
+
 /// How long starting waits for another instance that migrates.
 const MIGRATE_DEADLINE: Duration = Duration::from_secs(120);
 
@@ -35,9 +39,6 @@ const MAINTENANCE: Duration = Duration::from_secs(3600);
 
 /// How long rejected deliveries are kept where no bodies of others are.
 const KEEP_REJECTED: Duration = Duration::from_secs(30 * 86_400);
-
-/// Calls under way at once per destination, where the configuration says nothing.
-const CONCURRENCY: usize = 4;
 
 /// Why something could not be started or run.
 #[derive(Debug, thiserror::Error)]
@@ -177,47 +178,6 @@ pub fn sources(config: &Config) -> Result<Vec<ConfiguredSource>, AppError> {
     Ok(config.sources.iter().map(compile).collect::<Result<_, _>>()?)
 }
 
-/// The configured destinations, built.
-pub fn destinations(config: &Config) -> Result<Vec<sync::Configured>, AppError> {
-    config.destinations.iter().map(|d| destination(d, config)).collect()
-}
-
-fn destination(
-    settings: &config::Destination,
-    config: &Config,
-) -> Result<sync::Configured, AppError> {
-    let setup = destinations::Setup::new(config.sync.call_timeout);
-    let destination = destinations::build(settings, &setup)?;
-    let defaults = destination.default_fields().iter();
-    let mut fields: Vec<Mapped> = match settings.fields.is_empty() {
-        true => defaults.map(|(value, property)| Mapped::new(*value, *property)).collect(),
-        false => settings.fields.iter().map(mapped).collect(),
-    };
-    fields.sort_by(|a, b| a.property.cmp(&b.property));
-    let default_daily = destination.default_daily();
-    Ok(sync::Configured {
-        name: settings.name.clone(),
-        rate: settings.rate.or(destination.default_rate()),
-        destination,
-        fields,
-        daily: settings.daily.or(default_daily),
-        backfill_share: settings.backfill_share,
-        concurrency: settings.concurrency.unwrap_or(CONCURRENCY),
-        on_field_error: settings.on_field_error,
-        deleted: settings.deleted,
-        create_grace: settings.create_grace,
-    })
-}
-
-fn mapped((value, property): (&String, &config::Property)) -> Mapped {
-    Mapped {
-        value: value.clone(),
-        property: property.to().to_owned(),
-        write: property.write(),
-        values: property.values(),
-    }
-}
-
 /// What is wrong with sources and destinations, with the places where it was written: what only their
 /// rooms can tell, so that everything that can fail fails at start.
 pub fn problems(loaded: &Loaded) -> Vec<Problem> {
@@ -327,7 +287,7 @@ impl App {
     ) -> Result<App, AppError> {
         let store = database.store.clone();
         store.ready().await?;
-        let destinations = destinations(config)?;
+        let destinations = destinations_on(config, &store)?;
         let schedule = Schedule::parse(&config.sync.schedule)?;
         let keep = config.deliveries.keep;
         let keep = if keep.is_zero() { KEEP_REJECTED } else { keep };
@@ -469,21 +429,7 @@ pub async fn check(config: &Config) -> Vec<Finding> {
             find(&about, sentence.to_owned(), true);
         }
     }
-    for settings in &config.destinations {
-        let about = format!("destination {}", settings.name);
-        match destination(settings, config) {
-            Err(error) => find(&about, Chain(&error).to_string(), false),
-            Ok(configured) => {
-                let deadline = config.sync.call_timeout;
-                let check = configured.destination.check(&configured.fields);
-                match tokio::time::timeout(deadline, check).await {
-                    Ok(Ok(sentences)) => sentences.into_iter().for_each(|s| find(&about, s, true)),
-                    Ok(Err(error)) => find(&about, Chain(&error).to_string(), false),
-                    Err(_) => find(&about, "no answer within sync.call_timeout".to_owned(), false),
-                }
-            }
-        }
-    }
+    connected::check(config, &mut find).await;
     match &config.database.url {
         None => {
             let place = Path::new(&config.data_dir).display().to_string();

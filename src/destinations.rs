@@ -28,7 +28,7 @@ mod webhook;
 pub use client::{caller, redacted};
 pub use error::DestinationError;
 pub use outcome::{CallError, Limit, Outcome, Page, Remote, Reply};
-pub use tokens::{InMemory, TokenStore};
+pub use tokens::{InMemory, TokenStore, TokenStoreError};
 
 /// Every kind of CRM there is.
 pub const DESTINATIONS: &[&Kind] = &[&hubspot::KIND, &webhook::KIND];

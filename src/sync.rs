@@ -16,13 +16,16 @@ use crate::config::{Deleted, OnFieldError, Rate};
 use crate::destinations::{Destination, Mapped};
 use crate::error::Chain;
 use crate::stop::Stop;
+use crate::store::destinations::Budget;
 use crate::store::{Store, StoreError};
 
 mod answer;
 pub mod attempt;
 pub mod backoff;
 mod call;
+mod pace;
 pub mod payload;
+mod remap;
 pub mod schedule;
 pub mod step;
 
@@ -70,9 +73,7 @@ pub struct Configured {
     /// Calls per time over all instances.
     pub rate: Option<Rate>,
     /// Calls, or the CRM's credits, per day over all instances.
-    pub daily: Option<u32>,
-    /// Part of the day's budget that a backfill may use, in per cent.
-    pub backfill_share: u8,
+    pub budget: Budget,
     /// Calls under way at once in this instance.
     pub concurrency: usize,
     /// What to do when the CRM refuses a value.
@@ -199,7 +200,9 @@ impl Syncer {
         // Before the leads are looked at, so that none is committed unseen in between.
         let writers = self.insist(destination, stop, || self.store.lead_writers()).await;
         let Some(writers) = writers else { return };
-        if self.insist(destination, stop, || self.enrol(destination)).await.is_none() {
+        if self.insist(destination, stop, || self.enrol(destination)).await.is_none()
+            || self.insist(destination, stop, || self.remap(destination)).await.is_none()
+        {
             return;
         }
         tokio::join!(self.enrol_late(destination, writers, stop), async {

@@ -6,9 +6,9 @@ with configured as (
     select n from unnest($1::text[]) as n order by n
     on conflict (name) do update set
         active = true,
-        paused_until = case when d.pause_kind in ('credentials', 'misconfigured') then '-infinity' else d.paused_until end,
-        pause_kind = case when d.pause_kind in ('credentials', 'misconfigured') then null else d.pause_kind end
-    where not d.active or d.pause_kind in ('credentials', 'misconfigured')
+        paused_until = case when d.pause_kind in ('credentials', 'misconfigured') or d.pause_code = 'daily' then '-infinity' else d.paused_until end,
+        pause_kind = case when d.pause_kind in ('credentials', 'misconfigured') or d.pause_code = 'daily' then null else d.pause_kind end
+    where not d.active or d.pause_kind in ('credentials', 'misconfigured') or d.pause_code = 'daily'
 )
 update leadsync.destinations as d set active = false
 where $2 and d.active and d.name <> all ($1::text[]);

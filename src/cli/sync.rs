@@ -43,7 +43,7 @@ impl Sync {
         let (config, database) = global.open().await?;
         let stop = stop::on_signals()?;
         let outcome = async {
-            let mut destinations = app::destinations(&config)?;
+            let mut destinations = app::destinations_on(&config, &database.store)?;
             let names: Vec<String> = destinations.iter().map(|d| d.name.clone()).collect();
             if let Some(name) = &self.destination {
                 destinations.retain(|d| d.name == *name);
@@ -74,6 +74,7 @@ async fn pass(
     let mut exit = Exit::Ok;
     for destination in destinations {
         syncer.enrol(destination).await?;
+        syncer.remap(destination).await?;
         let done = syncer.pass(destination, stop).await?;
         let Done { pushed, skipped, parked, failed, calls_failed, paused, .. } = done;
         // What is left waits after a failure, or for its confirming push.

@@ -45,7 +45,8 @@ pub struct Destination {
     pub rate: Option<Rate>,
     /// Calls (or the CRM's credits) per day, shared likewise; absent: the kind's default.
     pub daily: Option<u32>,
-    /// Part of the budget, in per cent, that leads from before the destination was there may use.
+    /// Part of the day's budget, in per cent, for leads older than the destination and those that a new mapping sends
+    /// again.
     #[serde(default = "default_backfill_share")]
     pub backfill_share: u8,
     /// Calls under way at once, per instance.

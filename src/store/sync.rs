@@ -21,6 +21,8 @@ const REMARK: &str = include_str!("../../sql/sync/remark.sql");
 const WRITERS: &str = include_str!("../../sql/leads/writers.sql");
 const ENROL: &str = include_str!("../../sql/sync/enrol.sql");
 const REQUEUE: &str = include_str!("../../sql/sync/requeue.sql");
+const SETTLED: &str = include_str!("../../sql/sync/settled.sql");
+const MARK: &str = include_str!("../../sql/sync/mark.sql");
 const NEXT_DUE: &str = include_str!("../../sql/sync/next_due.sql");
 
 /// A lead leased to this instance, as it is now.
@@ -340,6 +342,32 @@ impl Store {
         let statement = client.prepare_cached(ENROL).await?;
         let row = client.query_one(&statement, &[&destination, &after, &limit]).await?;
         Ok((row.try_get(0)?, row.try_get(1)?))
+    }
+
+    /// Leads that a destination has or has refused, one page after a lead id.
+    pub async fn settled(
+        &self,
+        destination: &str,
+        after: Uuid,
+        limit: i64,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let client = self.sync().await?;
+        let statement = client.prepare_cached(SETTLED).await?;
+        let rows = client.query(&statement, &[&destination, &limit, &after]).await?;
+        rows.iter().map(claimed).collect()
+    }
+
+    /// Marks leads due again, behind those that change; returns how many were not due anyway. `differs`: the CRM does not
+    /// have what was last sent, so the same again is sent.
+    pub async fn mark(
+        &self,
+        destination: &str,
+        lead_ids: &[Uuid],
+        differs: bool,
+    ) -> Result<u64, StoreError> {
+        let client = self.sync().await?;
+        let statement = client.prepare_cached(MARK).await?;
+        Ok(client.execute(&statement, &[&destination, &lead_ids, &differs]).await?)
     }
 
     /// Makes parked and waiting leads due now; `None` means all.

@@ -76,7 +76,12 @@ pub fn prepare(claimed: Claimed, destination: &Configured) -> Prepared {
 impl Prepared {
     /// The CRM confirmed exactly this before, and nothing has put that in doubt since.
     pub fn needs_no_call(&self) -> bool {
-        !self.claimed.confirm_owed && self.claimed.sent_hash.as_deref() == Some(&self.hash[..])
+        !self.claimed.confirm_owed && self.is_as_sent()
+    }
+
+    /// The CRM last confirmed exactly this.
+    pub(super) fn is_as_sent(&self) -> bool {
+        self.claimed.sent_hash.as_deref() == Some(&self.hash[..])
     }
 
     /// When each property of the record is written, in its order.

@@ -9,35 +9,39 @@ use uuid::Uuid;
 
 use super::attempt::{Next, Prepared};
 use super::step::{Results, Work};
-use super::{Configured, Syncer};
-use crate::destinations::{CallError, Record, Reply};
+use super::{Configured, Syncer, pace};
+use crate::destinations::{CallError, Limit, Record, Reply};
 use crate::error::Chain;
 use crate::stop::Stop;
 use crate::store::StoreError;
+use crate::store::destinations::{DestinationState, Spending};
 use crate::store::sync::PushResult;
-
-/// Calls are this much further apart than the rate asks for: one that is late on its way must not land in
-/// a window that is full of those behind it.
-const SPREAD: f64 = 1.1;
 
 /// What comes next for each lead of a call, or why the call gave nothing, with its leads.
 type Answered = Result<Vec<Next>, (CallError, Vec<Prepared>)>;
 
 impl Syncer {
-    /// Waits for a free call of the shared budget, `longest` at most. False: paused, stopping, or somebody
-    /// else's turn to probe: do not call.
+    /// Waits for a free call of the shared budget, `longest` at most, for a batch. False: paused, stopping, the day's
+    /// budget spent, or somebody else's turn to probe: do not call.
     pub(super) async fn turn(
         &self,
         destination: &Configured,
+        batch: &[Prepared],
         probing: bool,
         longest: Duration,
         stop: &Stop,
     ) -> Result<bool, StoreError> {
         let name = destination.name.as_str();
-        if let Some(rate) = destination.rate {
-            let period = rate.per.as_secs_f64() * SPREAD / f64::from(rate.calls.max(1));
-            let period = Duration::try_from_secs_f64(period).unwrap_or(rate.per);
-            let Some(wait) = self.store.spend(name, period, longest).await? else {
+        if destination.is_paced() {
+            let backfill = batch.iter().all(|prepared| prepared.claimed.backfill);
+            let spending = Spending {
+                period: destination.rate.map_or(Duration::ZERO, pace::period),
+                longest,
+                cost: destination.destination.cost(batch.len()),
+                daily: destination.budget.daily,
+                share: if backfill { destination.budget.backfill_share } else { 100 },
+            };
+            let Some(wait) = self.store.spend(name, &spending).await? else {
                 return Ok(false);
             };
             if !wait.is_zero() && self.rest(stop, wait).await {
@@ -48,7 +52,7 @@ impl Syncer {
             return self.store.probe(name, self.settings.call_timeout).await;
         }
         // Somebody else's call may have failed since we looked.
-        let state = self.store.destination_state(name).await?;
+        let state = self.state(destination).await?;
         Ok(state.paused_for.is_zero() && state.failures == 0)
     }
 
@@ -62,11 +66,15 @@ impl Syncer {
         let records: Vec<Record> = batch.iter().map(Prepared::outgoing).collect();
         let push = destination.destination.push(&records);
         match self.within_deadline(push, batch.len(), stop).await {
-            Ok(reply) => Ok(batch
-                .into_iter()
-                .zip(reply.value)
-                .map(|(prepared, outcome)| prepared.answered(outcome, destination, &self.settings))
-                .collect()),
+            Ok(reply) => {
+                self.hear(destination, &reply.limits).await;
+                let answered = batch.into_iter().zip(reply.value);
+                Ok(answered
+                    .map(|(prepared, outcome)| {
+                        prepared.answered(outcome, destination, &self.settings)
+                    })
+                    .collect())
+            }
             Err(error) => Err((error, batch)),
         }
     }
@@ -83,11 +91,13 @@ impl Syncer {
         let properties: Vec<String> = properties.into_iter().map(str::to_owned).collect();
         let look_up = destination.destination.look_up(&records, &properties);
         match self.within_deadline(look_up, batch.len(), stop).await {
-            Ok(reply) => Ok(batch
-                .into_iter()
-                .zip(reply.value)
-                .map(|(prepared, found)| prepared.looked_up(found, destination, &self.settings))
-                .collect()),
+            Ok(reply) => {
+                self.hear(destination, &reply.limits).await;
+                let answered = batch.into_iter().zip(reply.value);
+                Ok(answered
+                    .map(|(prepared, found)| prepared.looked_up(found, destination, &self.settings))
+                    .collect())
+            }
             // Looking writes nothing, however it ends.
             Err(CallError::Unknown { after: Some(after), message }) => {
                 Err((CallError::SlowDown { after: Some(after), message }, batch))
@@ -96,6 +106,24 @@ impl Syncer {
                 Err((CallError::Unreachable { message }, batch))
             }
             Err(error) => Err((error, batch)),
+        }
+    }
+
+    /// Pause, circuit and budget now.
+    pub(super) async fn state(
+        &self,
+        destination: &Configured,
+    ) -> Result<DestinationState, StoreError> {
+        self.store.destination_state(&destination.name, &destination.budget).await
+    }
+
+    /// Takes over what an answer says of the CRM's limits. Where the database does not take it, the next answer says it
+    /// again, and what was just written is not put in doubt.
+    async fn hear(&self, destination: &Configured, limits: &[Limit]) {
+        let Some(told) = pace::told(limits) else { return };
+        if let Err(error) = self.store.told(&destination.name, &told).await {
+            let name = destination.name.as_str();
+            tracing::warn!(destination = name, "cannot keep the CRM's limits: {}", Chain(&error));
         }
     }
 

@@ -43,6 +43,27 @@ pub fn hash<'a>(
     digest.finalize().to_vec()
 }
 
+/// Digest of a mapping: with another one a lead may have to be sent again though it did not change.
+pub fn mapping(fields: &[Mapped], whole: bool) -> Vec<u8> {
+    let mut digest = Sha256::new();
+    let mut part = |text: &str| {
+        digest.update((text.len() as u64).to_be_bytes());
+        digest.update(text);
+    };
+    part(if whole { "whole" } else { "mapped" });
+    for field in fields {
+        part(&field.value);
+        part(&field.property);
+        part(field.write.name());
+        part(&field.values.len().to_string());
+        for (ours, theirs) in &field.values {
+            part(ours);
+            part(theirs);
+        }
+    }
+    digest.finalize().to_vec()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -129,10 +129,14 @@ impl Syncer {
     /// Claims, pushes and settles once. Public so that a caller can drain step by step.
     pub async fn step(&self, destination: &Configured, stop: &Stop) -> Result<Step, StoreError> {
         let settings = &self.settings;
-        let state = self.store.destination_state(&destination.name).await?;
+        let state = self.state(destination).await?;
         let length = settings.lease.saturating_sub(settings.call_timeout);
         if let Some(wait) = waits(destination, &state, length) {
             return Ok(wait);
+        }
+        if !state.day_wait.is_zero() {
+            self.exhausted(destination, state.day_wait).await?;
+            return Ok(Step::Paused(state.day_wait));
         }
         let lease = Lease { began: Instant::now(), length };
         let size = destination.destination.batch_size().max(1);
@@ -142,7 +146,7 @@ impl Syncer {
             self.store.claim(&destination.name, limit, holder, ends, grace, backfill)
         };
         let mut claimed = claim(limit, false).await?;
-        if claimed.len() < limit {
+        if claimed.len() < limit && state.backfill_wait.is_zero() {
             claimed.extend(claim(limit - claimed.len(), true).await?);
         }
         if claimed.is_empty() {
@@ -180,7 +184,8 @@ impl Syncer {
             }
             let room = running.lease.room();
             let probing = running.failures > 0;
-            if room.is_zero() || !self.turn(destination, probing, room, stop).await? {
+            let Some(batch) = running.work.last() else { return Ok(()) };
+            if room.is_zero() || !self.turn(destination, batch, probing, room, stop).await? {
                 return Ok(());
             }
             if running.lease.room().is_zero() {
@@ -250,6 +255,17 @@ impl Syncer {
         }
         self.settle(destination, results, true, stop).await?;
         Ok(pause.is_none())
+    }
+
+    /// Says once, in log and status, that nothing is left of the day.
+    async fn exhausted(&self, destination: &Configured, wait: Duration) -> Result<(), StoreError> {
+        let name = destination.name.as_str();
+        let message = "the day's budget is spent; `daily` sets it, the CRM may have less left";
+        if self.store.exhausted(name, wait, message).await? {
+            let pause_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            tracing::warn!(destination = name, pause_ms, "{name} is paused: {message}");
+        }
+        Ok(())
     }
 
     /// Remembers, before the call, that it may make contacts which the CRM would make twice. Those that were taken

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leadsync::app::{self, Roles};
-use leadsync::destinations::{CallError, Destination, Mapped, Outcome, Record, Reply};
+use leadsync::destinations::{CallError, Destination, Key, Mapped, Outcome, Record, Remote, Reply};
 use leadsync::fake_crm::Crm;
 use leadsync::stop::Stop;
+use leadsync::store::destinations::Budget;
 use leadsync::sync::step::{Done, Step};
 use leadsync::sync::{Configured, Settings, Syncer};
 use serde_json::{Value, json};
@@ -112,7 +113,12 @@ impl Rig {
                 let Some(next) = self.app.store.next_due(name).await.expect("next due") else {
                     break;
                 };
-                let state = self.app.store.destination_state(name).await.expect("state");
+                let state = self
+                    .app
+                    .store
+                    .destination_state(name, &Budget::default())
+                    .await
+                    .expect("state");
                 // What is due later is waited for exactly as long as it says.
                 let wait = next.max(state.paused_for).max(Duration::from_millis(1));
                 tokio::time::sleep(wait).await;
@@ -329,6 +335,18 @@ impl Destination for Gated {
         self.inner.group(record)
     }
 
+    fn key(&self) -> Key {
+        self.inner.key()
+    }
+
+    async fn look_up(
+        &self,
+        records: &[Record],
+        properties: &[String],
+    ) -> Result<Reply<Vec<Vec<Remote>>>, CallError> {
+        self.inner.look_up(records, properties).await
+    }
+
     async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
         self.before.go_through().await;
         let outcomes = self.inner.push(records).await;
@@ -356,6 +374,18 @@ impl Destination for Slow {
 
     fn group(&self, record: &Record) -> &'static str {
         self.0.group(record)
+    }
+
+    fn key(&self) -> Key {
+        self.0.key()
+    }
+
+    async fn look_up(
+        &self,
+        records: &[Record],
+        properties: &[String],
+    ) -> Result<Reply<Vec<Vec<Remote>>>, CallError> {
+        self.0.look_up(records, properties).await
     }
 
     async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {

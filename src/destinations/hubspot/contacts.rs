@@ -47,16 +47,23 @@ pub(super) fn found(answer: &Answer, records: &[Record]) -> Result<Vec<Vec<Remot
         let secondary = contact["properties"][SECONDARY].as_str().unwrap_or_default();
         let addresses = secondary.split(';').map(|address| address.trim().to_lowercase());
         let keys = remote.email.clone().into_iter().chain([remote.id.clone()]).chain(addresses);
-        let at = keys.filter_map(|key| at_key.get(&key).copied()).next();
-        match at.or((records.len() == 1).then_some(0)).and_then(|at| found.get_mut(at)) {
-            Some(list) => list.push(remote),
+        // Two leads whose contacts were merged have the same one.
+        let mut places: Vec<usize> = keys.filter_map(|key| at_key.get(&key).copied()).collect();
+        if places.is_empty() && records.len() == 1 {
+            places.push(0);
+        }
+        if places.is_empty() {
             // A merged contact under a new id: asked for alone, it can be told. Nothing was written.
-            None => {
-                return Err(CallError::Refused {
-                    code: "UNMATCHED".to_owned(),
-                    field: None,
-                    message: "the answer has a contact that was not asked for".to_owned(),
-                });
+            return Err(CallError::Refused {
+                code: "UNMATCHED".to_owned(),
+                field: None,
+                message: "the answer has a contact that was not asked for".to_owned(),
+            });
+        }
+        for at in places {
+            let Some(list): Option<&mut Vec<Remote>> = found.get_mut(at) else { continue };
+            if !list.iter().any(|known| known.id == remote.id) {
+                list.push(remote.clone());
             }
         }
     }

@@ -10,6 +10,7 @@ use leadsync::fake_crm::{self, FakeCrm};
 use leadsync::receive::Receiver;
 use leadsync::stop::Stop;
 use leadsync::store::Store;
+use leadsync::store::destinations::Budget;
 use leadsync::sync::step::Done;
 use leadsync::sync::{Configured, Syncer};
 use serde_json::Value;
@@ -169,7 +170,11 @@ impl TestApp {
         let drained = async {
             loop {
                 total.add(&syncer.pass(&destination, &stop).await.expect("a pass"));
-                let state = self.store.destination_state("hubspot").await.expect("state");
+                let state = self
+                    .store
+                    .destination_state("hubspot", &Budget::default())
+                    .await
+                    .expect("state");
                 let next = self.store.next_due("hubspot").await.expect("next due");
                 let Some(next) = next else { break };
                 // What is due later is waited for exactly as long as it says.

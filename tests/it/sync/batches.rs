@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leadsync::destinations::{CallError, Destination, Mapped, Outcome, Record, Reply};
+use leadsync::destinations::{CallError, Destination, Key, Mapped, Outcome, Record, Remote, Reply};
 use leadsync::fake_crm::hubspot::Property;
 use leadsync::fake_crm::{Crm, Fault, Options};
 use leadsync::lead::email::Folding;
@@ -303,6 +303,18 @@ impl Destination for Short {
 
     fn group(&self, record: &Record) -> &'static str {
         self.0.group(record)
+    }
+
+    fn key(&self) -> Key {
+        self.0.key()
+    }
+
+    async fn look_up(
+        &self,
+        records: &[Record],
+        properties: &[String],
+    ) -> Result<Reply<Vec<Vec<Remote>>>, CallError> {
+        self.0.look_up(records, properties).await
     }
 
     async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {

@@ -159,3 +159,40 @@ async fn the_key_itself_is_never_left_out() {
     let done = rig.drain().await;
     assert_eq!((done.pushed, done.parked), (0, 1));
 }
+
+#[tokio::test]
+async fn a_new_mapping_sends_again_what_differs_and_only_that() {
+    let mut rig = rig(&[("city", "city", Write::Always)]).await;
+    let tier = |n, tier: &str| with(lead(n, 1), json!({"attributes": {"tier": tier}}));
+    rig.deliver(&[tier(0, "gold"), tier(1, "silver"), lead(2, 1), lead(3, 1)]).await;
+    assert_eq!(rig.syncer.remap(&rig.destination).await.unwrap(), 0, "the first one is only kept");
+    rig.drain().await;
+    assert_eq!(rig.syncer.remap(&rig.destination).await.unwrap(), 0);
+    rig.destination.fields.push(Mapped::new("attributes.tier", "tier"));
+    assert_eq!(rig.syncer.remap(&rig.destination).await.unwrap(), 2, "those that have one");
+    assert_eq!(rig.syncer.remap(&rig.destination).await.unwrap(), 0);
+    let behind = rig.column("s.backfill").await;
+    assert_eq!(behind.values().filter(|b| *b == "true").count(), 2, "behind those that change");
+    rig.deliver(&[lead(3, 2)]).await;
+    let done = rig.drain().await;
+    assert_eq!((done.pushed, done.calls), (3, 1));
+    assert_eq!(contact(&rig, 0).properties["tier"], "gold");
+    assert_eq!(rig.column("s.backfill").await.values().filter(|b| *b == "true").count(), 0);
+    // A property that is not mapped any more is left as it is, and not sent.
+    rig.destination.fields.pop();
+    assert_eq!(rig.syncer.remap(&rig.destination).await.unwrap(), 2);
+    rig.drain().await;
+    assert_eq!(contact(&rig, 0).properties["tier"], "gold");
+}
+
+#[tokio::test]
+async fn what_was_refused_is_tried_with_a_new_mapping() {
+    let mut rig = rig(&[("attributes.tier", "tier", Write::Always)]).await;
+    rig.syncer.remap(&rig.destination).await.unwrap();
+    rig.deliver(&[with(lead(0, 1), json!({"attributes": {"tier": "wood"}}))]).await;
+    assert_eq!(rig.drain().await.parked, 1);
+    rig.destination.fields[0].values.insert("wood".into(), "silver".into());
+    assert_eq!(rig.syncer.remap(&rig.destination).await.unwrap(), 1);
+    rig.drain().await;
+    assert_eq!(contact(&rig, 0).properties["tier"], "silver");
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leadsync::app::{self, Roles};
-use leadsync::destinations::{CallError, Destination, Mapped, Outcome, Record, Reply};
+use leadsync::destinations::{CallError, Destination, Key, Mapped, Outcome, Record, Remote, Reply};
 use leadsync::fake_crm::{self, Crm, FakeCrm, Fault};
 use leadsync::stop::Stop;
 use leadsync::sync::Configured;
@@ -229,6 +229,18 @@ impl Destination for Panicking {
 
     fn group(&self, record: &Record) -> &'static str {
         self.0.group(record)
+    }
+
+    fn key(&self) -> Key {
+        self.0.key()
+    }
+
+    async fn look_up(
+        &self,
+        records: &[Record],
+        properties: &[String],
+    ) -> Result<Reply<Vec<Vec<Remote>>>, CallError> {
+        self.0.look_up(records, properties).await
     }
 
     async fn push(&self, records: &[Record]) -> Result<Reply<Vec<Outcome>>, CallError> {
