@@ -47,7 +47,7 @@ const OWNERS: [(&str, &[&str]); 30] = [
     ("indicatif", &["cli"]),
     ("multer", &["sources"]),
     ("nix", &["private_pg"]),
-    ("percent_encoding", &["destinations/client", "http"]),
+    ("percent_encoding", &["destinations/client", "fake_crm", "http"]),
     ("phonenumber", &["lead", "config"]),
     ("refinery", &["store"]),
     ("reqwest", &["destinations/client", "cli/demo", "cli/send"]),
