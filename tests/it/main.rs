@@ -6,6 +6,8 @@ mod crash;
 mod deadlock;
 mod destinations;
 mod fake_crm;
+mod fake_crm_salesforce;
+mod fake_crm_zoho;
 mod hooks;
 mod http;
 mod lease;
