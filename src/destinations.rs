@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use crate::config;
 use crate::lead::{Field, Lead};
 
+mod batch;
 // Of these three the first destination with OAuth uses what nobody does yet.
 #[allow(dead_code)]
 mod client;
@@ -21,9 +22,12 @@ mod hubspot;
 #[allow(dead_code)]
 mod oauth;
 mod outcome;
+mod salesforce;
 #[allow(dead_code)]
 mod tokens;
+mod typed;
 mod webhook;
+mod zoho;
 
 pub use client::caller;
 pub use error::DestinationError;
@@ -31,7 +35,8 @@ pub use outcome::{CallError, Limit, Outcome, Page, Remote, Reply};
 pub use tokens::{InMemory, TokenStore, TokenStoreError};
 
 /// Every kind of CRM there is.
-pub const DESTINATIONS: &[&Kind] = &[&hubspot::KIND, &webhook::KIND];
+pub const DESTINATIONS: &[&Kind] =
+    &[&hubspot::KIND, &salesforce::KIND, &webhook::KIND, &zoho::KIND];
 
 /// A kind of CRM.
 pub struct Kind {

@@ -206,7 +206,9 @@ async fn what_refuses_the_call() {
     account.option(|o| o.may_write = false);
     let refused = account.upsert(&leads(&THREE)).await;
     assert_eq!((refused.status, &refused.body["code"]), (403, &json!("NO_PERMISSION")));
-    account.option(|o| drop(o.scopes.remove("ZohoCRM.modules.leads.ALL")));
+    account.option(|o| {
+        o.scopes.remove("ZohoCRM.modules.leads.ALL");
+    });
     let refused = account.upsert(&leads(&THREE)).await;
     assert_eq!((refused.status, &refused.body["code"]), (401, &json!("OAUTH_SCOPE_MISMATCH")));
     account.fake.zoho(&Act::EndTokens).unwrap();
