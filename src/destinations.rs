@@ -14,7 +14,8 @@ use crate::config;
 use crate::lead::{Field, Lead};
 
 mod batch;
-// Of these three the first destination with OAuth uses what nobody does yet.
+mod cached;
+// Of these two some parts wait for the next destination.
 #[allow(dead_code)]
 mod client;
 mod error;
@@ -23,7 +24,6 @@ mod hubspot;
 mod oauth;
 mod outcome;
 mod salesforce;
-#[allow(dead_code)]
 mod tokens;
 mod typed;
 mod webhook;

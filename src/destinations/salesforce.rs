@@ -7,13 +7,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use tokio::sync::Mutex;
 
 use super::batch::Batch;
+use super::cached::{Cached, before_writing};
 use super::client::{Answer, Call, Client};
 use super::oauth::{self, OAuth};
 use super::typed::Type;
@@ -58,7 +58,9 @@ const KEY: &str = "Lead_Email_Key__c";
 const NOT_PROVIDED: &str = "[not provided]";
 /// The fields that get it.
 const FILLED: [&str; 2] = ["LastName", "Company"];
-/// How old a description may be when it lacks a field.
+/// How long a description is good for.
+const KEEP: Duration = Duration::from_secs(3600);
+/// How old it may be when it lacks a field.
 const STALE: Duration = Duration::from_secs(60);
 
 /// What a record is.
@@ -94,7 +96,8 @@ struct Salesforce {
     key: String,
     /// Whether a converted lead's contact is updated.
     follow: bool,
-    described: Mutex<HashMap<Object, (Instant, Arc<Fields>)>>,
+    leads: Cached<Fields>,
+    contacts: Cached<Fields>,
 }
 
 fn build(config: &config::Destination, setup: &Setup) -> Built {
@@ -137,9 +140,10 @@ fn build(config: &config::Destination, setup: &Setup) -> Built {
         }
     }
     let client = Client::new(config, None, setup.call_timeout)?;
-    let token_url = config.token_url.clone();
-    let token_url = token_url
-        .unwrap_or_else(|| format!("{}/services/oauth2/token", base.trim_end_matches('/')));
+    let token_url = config.token_url.clone().unwrap_or_else(|| {
+        let base = base.split(['?', '#']).next().unwrap_or_default();
+        format!("{}/services/oauth2/token", base.trim_end_matches('/'))
+    });
     let why = "it says where access tokens are made";
     let token_client = Client::to(config, "token_url", Some(&token_url), why, setup.call_timeout)?;
     let oauth = OAuth::new(oauth::Settings {
@@ -155,7 +159,15 @@ fn build(config: &config::Destination, setup: &Setup) -> Built {
         tokens: setup.tokens.clone(),
     });
     let follow = config.converted.unwrap_or_default() == config::Converted::Follow;
-    Ok(Arc::new(Salesforce { client, oauth, object, key, follow, described: Mutex::default() }))
+    Ok(Arc::new(Salesforce {
+        client,
+        oauth,
+        object,
+        key,
+        follow,
+        leads: Cached::default(),
+        contacts: Cached::default(),
+    }))
 }
 
 /// Whether it can be a field's name; it goes into queries and paths as it is.
@@ -226,7 +238,7 @@ impl Destination for Salesforce {
         records: &[Record],
         properties: &[String],
     ) -> Result<Reply<Vec<Vec<Remote>>>, CallError> {
-        self.found(&records.iter().collect::<Vec<_>>(), properties).await.map_err(reads::reading)
+        self.found(&records.iter().collect::<Vec<_>>(), properties).await.map_err(before_writing)
     }
 
     async fn list(
@@ -234,7 +246,7 @@ impl Destination for Salesforce {
         cursor: Option<&str>,
         properties: &[String],
     ) -> Result<Reply<Page>, CallError> {
-        self.listed(cursor, properties).await.map_err(reads::reading)
+        self.listed(cursor, properties).await.map_err(before_writing)
     }
 
     async fn check(&self, fields: &[Mapped]) -> Result<Vec<String>, CallError> {
@@ -280,7 +292,7 @@ impl Salesforce {
         let fields = self.fields(self.object, records).await?;
         fields.check_key(self.object, &self.key)?;
         let mut batch = Batch::new(records.len());
-        let standings = self.standings(records).await.map_err(reads::reading)?;
+        let standings = self.standings(records).await.map_err(before_writing)?;
         for (at, (record, standing)) in records.iter().zip(&standings).enumerate() {
             let settled = match standing {
                 Standing::New | Standing::Ours => None,
@@ -301,7 +313,7 @@ impl Salesforce {
                 }),
             );
         }
-        self.converted(records, &standings, &mut batch).await.map_err(reads::reading)?;
+        self.converted(records, &standings, &mut batch).await.map_err(before_writing)?;
         let path = format!("{API}/composite/sobjects/{}/{}", self.object.name(), self.key);
         let is_new = |at: usize| standings.get(at) == Some(&Standing::New);
         self.send(self.object, path, records, batch, is_new).await
@@ -386,7 +398,7 @@ impl Salesforce {
             };
             batch.settle(at, outcome);
         }
-        self.moved(moved, &mut batch).await.map_err(reads::reading)?;
+        self.moved(moved, &mut batch).await.map_err(before_writing)?;
         Ok(Reply { value: batch.outcomes(), limits: said::limits(&answer) })
     }
 

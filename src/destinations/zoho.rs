@@ -5,15 +5,15 @@
 //! know any more is asked for once, to tell whether it was converted. The contact of a converted lead is remembered as
 //! "Contacts/" and its id.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use tokio::sync::Mutex;
 
 use super::batch::Batch;
+use super::cached::{Cached, before_writing};
 use super::client::{Answer, Call, Client};
 use super::oauth::{self, OAuth};
 use super::typed::Type;
@@ -69,7 +69,9 @@ const SCOPES: &str = "ZohoCRM.modules.leads.ALL,ZohoCRM.modules.contacts.ALL,Zoh
 const NOT_PROVIDED: &str = "[not provided]";
 /// The fields that get it.
 const FILLED: [&str; 2] = ["Last_Name", "Company"];
-/// How old a list of fields may be when it lacks one.
+/// How long a list of fields is good for.
+const KEEP: Duration = Duration::from_secs(3600);
+/// How old it may be when it lacks a field.
 const STALE: Duration = Duration::from_secs(60);
 
 /// What a record is.
@@ -96,7 +98,8 @@ struct Zoho {
     key: String,
     /// Whether a converted lead's contact is updated.
     follow: bool,
-    listed: Mutex<HashMap<Module, (Instant, Arc<Fields>)>>,
+    leads: Cached<Fields>,
+    contacts: Cached<Fields>,
 }
 
 fn build(config: &config::Destination, setup: &Setup) -> Built {
@@ -153,7 +156,15 @@ fn build(config: &config::Destination, setup: &Setup) -> Built {
         tokens: setup.tokens.clone(),
     });
     let follow = config.converted.unwrap_or_default() == config::Converted::Follow;
-    Ok(Arc::new(Zoho { client, oauth, module, key, follow, listed: Mutex::default() }))
+    Ok(Arc::new(Zoho {
+        client,
+        oauth,
+        module,
+        key,
+        follow,
+        leads: Cached::default(),
+        contacts: Cached::default(),
+    }))
 }
 
 /// Where the access tokens of an API are made: at the accounts server of its data centre, else beside it.
@@ -162,7 +173,10 @@ fn token_url(base: &str) -> String {
     let host = host.unwrap_or_default().to_lowercase();
     match DATA_CENTRES.iter().find(|(api, _)| *api == host) {
         Some((_, accounts)) => format!("https://{accounts}/oauth/v2/token"),
-        None => format!("{}/oauth/v2/token", base.trim_end_matches('/')),
+        None => {
+            let base = base.split(['?', '#']).next().unwrap_or_default();
+            format!("{}/oauth/v2/token", base.trim_end_matches('/'))
+        }
     }
 }
 
@@ -236,7 +250,7 @@ impl Destination for Zoho {
         records: &[Record],
         properties: &[String],
     ) -> Result<Reply<Vec<Vec<Remote>>>, CallError> {
-        self.found(&records.iter().collect::<Vec<_>>(), properties).await.map_err(reads::reading)
+        self.found(&records.iter().collect::<Vec<_>>(), properties).await.map_err(before_writing)
     }
 
     async fn list(
@@ -244,7 +258,7 @@ impl Destination for Zoho {
         cursor: Option<&str>,
         properties: &[String],
     ) -> Result<Reply<Page>, CallError> {
-        self.page(cursor, properties).await.map_err(reads::reading)
+        self.page(cursor, properties).await.map_err(before_writing)
     }
 
     async fn check(&self, fields: &[Mapped]) -> Result<Vec<String>, CallError> {
@@ -308,7 +322,7 @@ impl Zoho {
             bodies.iter().map(|body| body.as_ref().is_ok_and(|body| fields.lacks(body))).collect();
         let asked = records.iter().zip(&lacks).filter(|(_, lacks)| **lacks);
         let asked: Vec<&Record> = asked.map(|(record, _)| *record).collect();
-        let rows = self.matching(&asked, &[]).await.map_err(reads::reading)?.value;
+        let rows = self.matching(&asked, &[]).await.map_err(before_writing)?.value;
         let mut found = reads::about(&rows, &asked).into_iter();
         for (body, _) in bodies.iter_mut().zip(lacks).filter(|(_, lacks)| *lacks) {
             let ids = found.next().unwrap_or_default().into_iter().map(|row| row.id.clone());
@@ -413,7 +427,7 @@ impl Zoho {
             };
             batch.settle(at, outcome);
         }
-        self.moved(moved, &mut batch).await.map_err(reads::reading)?;
+        self.moved(moved, &mut batch).await.map_err(before_writing)?;
         Ok(Reply { value: batch.outcomes(), limits: said::limits(&answer) })
     }
 

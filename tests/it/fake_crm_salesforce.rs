@@ -442,7 +442,7 @@ async fn describe_and_queries() {
         seen.extend(page.body["records"].as_array().unwrap().iter().map(|r| r["Email"].clone()));
         let Some(next) = page.body["nextRecordsUrl"].as_str() else { break };
         assert_eq!(page.body["done"], false);
-        page = org.send("GET", &next.to_owned(), &Value::Null).await;
+        page = org.send("GET", next, &Value::Null).await;
     }
     assert_eq!(json!(seen), json!(emails));
     for (soql, code) in [

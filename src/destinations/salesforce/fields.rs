@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::super::typed::Type;
-use super::super::{CallError, Mapped};
+use super::super::{CallError, Mapped, Record};
 use super::Object;
 
 /// Fields that a conversion carries over under another name.
@@ -16,6 +16,23 @@ const RENAMED: [(&str, &str); 5] = [
     ("postalcode", "mailingpostalcode"),
     ("country", "mailingcountry"),
 ];
+
+/// The name of a field at the other object, in lower case, where it has another one there.
+fn renamed(name: &str) -> Option<&'static str> {
+    let name = name.to_lowercase();
+    let (a, b) = RENAMED.iter().find(|(a, b)| name == *a || name == *b)?;
+    Some(if name == *a { b } else { a })
+}
+
+/// The property of ours that a field of either object is, or the field itself.
+pub(super) fn property(field: &str, record: &Record) -> String {
+    let is = |property: &&String| {
+        property.eq_ignore_ascii_case(field)
+            || renamed(property).is_some_and(|other| other.eq_ignore_ascii_case(field))
+    };
+    let known = record.properties.iter().map(|(property, _)| property).find(is);
+    known.cloned().unwrap_or_else(|| field.to_owned())
+}
 
 /// An object of the org.
 pub(super) struct Fields {
@@ -59,13 +76,8 @@ impl Fields {
 
     /// Where a property that is mapped for the other object goes in this one.
     pub fn moved(&self, name: &str) -> Option<&FieldInfo> {
-        let name = name.to_lowercase();
-        let other = RENAMED.iter().find_map(|(a, b)| match name.as_str() {
-            n if n == *a => Some(*b),
-            n if n == *b => Some(*a),
-            _ => None,
-        });
-        self.by_name.get(&name).or_else(|| self.by_name.get(other?)).filter(|f| f.writable)
+        let field = self.get(name).or_else(|| self.by_name.get(renamed(name)?));
+        field.filter(|field| field.writable)
     }
 
     /// That the key is what it must be, or the destination may not run: without it every repeat makes a double.

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::super::client::{Answer, Call};
 use super::super::{CallError, Page, Record, Remote, Reply};
 use super::fields::Fields;
 use super::rows::{self, Row, Standing, short};
 use super::said;
-use super::{API, Object, STALE, Salesforce};
+use super::{API, KEEP, Object, STALE, Salesforce};
 
 /// Most pages of one query: 2,000 rows each, which no batch comes near.
 const MAX_PAGES: usize = 20;
@@ -28,17 +27,6 @@ pub(super) enum Place {
     Converted,
 }
 
-/// An error of a question: whatever happened, nothing was written.
-pub(super) fn reading(error: CallError) -> CallError {
-    match error {
-        CallError::Unknown { after: Some(after), message } => {
-            CallError::SlowDown { after: Some(after), message }
-        }
-        CallError::Unknown { message, .. } => CallError::Unreachable { message },
-        other => other,
-    }
-}
-
 impl Salesforce {
     /// The fields of an object, described anew where one that is mapped seems to be missing.
     pub(super) async fn fields(
@@ -46,28 +34,23 @@ impl Salesforce {
         object: Object,
         records: &[&Record],
     ) -> Result<Arc<Fields>, CallError> {
-        let mut known = self.described.lock().await;
-        let lacks = |fields: &Fields| {
-            let mut properties = records.iter().flat_map(|r| &r.properties);
-            match object == self.object {
-                true => properties.find(|(p, _)| fields.get(p).is_none()).map(|(p, _)| p.clone()),
-                false => None,
-            }
+        let cached = match object {
+            Object::Lead => &self.leads,
+            Object::Contact => &self.contacts,
         };
-        if let Some((at, fields)) = known.get(&object)
-            && (lacks(fields).is_none() || at.elapsed() < STALE)
-        {
-            return match lacks(fields) {
-                None => Ok(fields.clone()),
-                Some(property) => Err(fields.unknown(object.name(), &property)),
-            };
-        }
-        let (_, fields) = self.describe(object).await.map_err(reading)?;
-        let fields = Arc::new(fields);
-        known.insert(object, (Instant::now(), fields.clone()));
-        match lacks(&fields) {
-            None => Ok(fields),
-            Some(property) => Err(fields.unknown(object.name(), &property)),
+        let own = object == self.object;
+        let properties = || records.iter().filter(|_| own).flat_map(|r| &r.properties);
+        let mut most = KEEP;
+        loop {
+            let fields = cached.get(most, async || Ok(self.describe(object).await?.1)).await?;
+            let missing = properties().find(|(property, _)| fields.get(property).is_none());
+            match missing {
+                None => return Ok(fields),
+                Some((property, _)) if most == STALE => {
+                    return Err(fields.unknown(object.name(), property));
+                }
+                Some(_) => most = STALE,
+            }
         }
     }
 

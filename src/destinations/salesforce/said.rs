@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::super::client::{Answer, redacted, sent};
 use super::super::{CallError, Limit, Outcome, Record};
+use super::fields::property;
 
 /// The day's limit is a rolling one and nobody tells when it has room: look again every hour.
 const DAY_PAUSE: Duration = Duration::from_secs(3600);
@@ -70,7 +71,8 @@ impl Fault {
         if !self.matches.is_empty() {
             message = format!("{message} ({})", self.matches.join(", "));
         }
-        Outcome::Rejected { code: self.code.clone(), field: self.field.clone(), message }
+        let field = self.field.as_deref().map(|field| property(field, record));
+        Outcome::Rejected { code: self.code.clone(), field, message }
     }
 
     /// Where every record fails: the error that stops the destination.

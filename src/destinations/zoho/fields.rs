@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::super::typed::Type;
-use super::super::{CallError, Mapped};
+use super::super::{CallError, Mapped, Record};
 use super::{FILLED, Module, NOT_PROVIDED};
 
 /// Fields that a conversion carries over under another name.
@@ -17,6 +17,19 @@ const RENAMED: [(&str, &str); 6] = [
     ("Zip_Code", "Mailing_Zip"),
     ("Country", "Mailing_Country"),
 ];
+
+/// The name of a field at the other module, where it has another one there.
+fn renamed(name: &str) -> Option<&'static str> {
+    let (a, b) = RENAMED.iter().find(|(a, b)| name == *a || name == *b)?;
+    Some(if name == *a { b } else { a })
+}
+
+/// The property of ours that a field of either module is, or the field itself.
+pub(super) fn property(field: &str, record: &Record) -> String {
+    let is = |property: &&String| *property == field || renamed(property) == Some(field);
+    let known = record.properties.iter().map(|(property, _)| property).find(is);
+    known.cloned().unwrap_or_else(|| field.to_owned())
+}
 
 /// A module of the account.
 pub(super) struct Fields(HashMap<String, FieldInfo>);
@@ -44,12 +57,8 @@ impl Fields {
 
     /// Where a property that is mapped for the other module goes in this one.
     pub fn moved(&self, name: &str) -> Option<&FieldInfo> {
-        let other = RENAMED.iter().find_map(|(a, b)| match name {
-            n if n == *a => Some(*b),
-            n if n == *b => Some(*a),
-            _ => None,
-        });
-        self.0.get(name).or_else(|| self.0.get(other?)).filter(|f| f.writable)
+        let field = self.get(name).or_else(|| self.get(renamed(name)?));
+        field.filter(|field| field.writable)
     }
 
     fn unfilled(&self, body: &Map<String, Value>) -> impl Iterator<Item = &'static str> {

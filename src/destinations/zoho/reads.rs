@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -11,7 +10,7 @@ use super::super::typed;
 use super::super::{CallError, Page, Record, Remote, Reply};
 use super::fields::Fields;
 use super::said;
-use super::{API, Module, STALE, Zoho};
+use super::{API, KEEP, Module, STALE, Zoho};
 
 /// Most values of a list in a query.
 const MAX_LIST: usize = 50;
@@ -92,17 +91,6 @@ pub(super) fn about<'a>(rows: &'a [Row], records: &[&Record]) -> Vec<Vec<&'a Row
     records.iter().map(of).collect()
 }
 
-/// An error of a question: whatever happened, nothing was written.
-pub(super) fn reading(error: CallError) -> CallError {
-    match error {
-        CallError::Unknown { after: Some(after), message } => {
-            CallError::SlowDown { after: Some(after), message }
-        }
-        CallError::Unknown { message, .. } => CallError::Unreachable { message },
-        other => other,
-    }
-}
-
 impl Zoho {
     /// The fields of a module, listed anew where one that is mapped seems to be missing.
     pub(super) async fn fields(
@@ -110,27 +98,23 @@ impl Zoho {
         module: Module,
         records: &[&Record],
     ) -> Result<Arc<Fields>, CallError> {
-        let mut known = self.listed.lock().await;
-        let lacks = |fields: &Fields| {
-            let mut properties = records.iter().flat_map(|r| &r.properties);
-            match module == self.module {
-                true => properties.find(|(p, _)| fields.get(p).is_none()).map(|(p, _)| p.clone()),
-                false => None,
-            }
+        let cached = match module {
+            Module::Leads => &self.leads,
+            Module::Contacts => &self.contacts,
         };
-        if let Some((at, fields)) = known.get(&module)
-            && (lacks(fields).is_none() || at.elapsed() < STALE)
-        {
-            return match lacks(fields) {
-                None => Ok(fields.clone()),
-                Some(property) => Err(fields.unknown(module, &property)),
-            };
-        }
-        let fields = Arc::new(self.field_list(module).await.map_err(reading)?);
-        known.insert(module, (Instant::now(), fields.clone()));
-        match lacks(&fields) {
-            None => Ok(fields),
-            Some(property) => Err(fields.unknown(module, &property)),
+        let own = module == self.module;
+        let properties = || records.iter().filter(|_| own).flat_map(|r| &r.properties);
+        let mut most = KEEP;
+        loop {
+            let fields = cached.get(most, async || self.field_list(module).await).await?;
+            let missing = properties().find(|(property, _)| fields.get(property).is_none());
+            match missing {
+                None => return Ok(fields),
+                Some((property, _)) if most == STALE => {
+                    return Err(fields.unknown(module, property));
+                }
+                Some(_) => most = STALE,
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::super::client::{Answer, redacted, sent};
 use super::super::{CallError, Limit, Outcome, Record};
 use super::SCOPES;
+use super::fields::property;
 
 /// Credits come back in the course of a day and nobody tells when: look again every hour.
 const DAY_PAUSE: Duration = Duration::from_secs(3600);
@@ -80,7 +81,8 @@ impl Fault {
         if let (Some(id), "DUPLICATE_DATA") = (&self.duplicate, self.code.as_str()) {
             message = format!("{message}: the record {id} has this value");
         }
-        Outcome::Rejected { code: self.code.clone(), field: self.field.clone(), message }
+        let field = self.field.as_deref().map(|field| property(field, record));
+        Outcome::Rejected { code: self.code.clone(), field, message }
     }
 
     /// Where every record fails: the error that stops the destination.
