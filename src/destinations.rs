@@ -13,7 +13,9 @@ use async_trait::async_trait;
 use crate::config;
 use crate::lead::{Field, Lead};
 
-// Of these three the first destination with OAuth uses what nobody does yet.
+mod batch;
+mod cached;
+// Of these two some parts wait for the next destination.
 #[allow(dead_code)]
 mod client;
 mod error;
@@ -21,9 +23,11 @@ mod hubspot;
 #[allow(dead_code)]
 mod oauth;
 mod outcome;
-#[allow(dead_code)]
+mod salesforce;
 mod tokens;
+mod typed;
 mod webhook;
+mod zoho;
 
 pub use client::{caller, redacted};
 pub use error::DestinationError;
@@ -31,7 +35,8 @@ pub use outcome::{CallError, Limit, Outcome, Page, Remote, Reply};
 pub use tokens::{InMemory, TokenStore, TokenStoreError};
 
 /// Every kind of CRM there is.
-pub const DESTINATIONS: &[&Kind] = &[&hubspot::KIND, &webhook::KIND];
+pub const DESTINATIONS: &[&Kind] =
+    &[&hubspot::KIND, &salesforce::KIND, &webhook::KIND, &zoho::KIND];
 
 /// A kind of CRM.
 pub struct Kind {

@@ -1,6 +1,6 @@
 //! A stand-in CRM that speaks real HTTP and keeps state: for tests, the demo and anybody's trial runs.
 //!
-//! One server plays three CRMs ([`Crm`]): HubSpot's contacts API with its habits, a plain CRM that knows no
+//! One server plays several CRMs ([`Crm`]): HubSpot, Salesforce and Zoho with their habits, a plain CRM that knows no
 //! unique key, and a receiver of signed webhooks. Faults are scripted per request or drawn from a seed, and a
 //! fault may strike *after* the write was done, which is where duplicates come from. It shares no code with
 //! the destinations it tests, so that it cannot share their mistakes: it imports nothing of this house.
@@ -24,12 +24,15 @@ pub mod fault;
 pub mod hubspot;
 mod page;
 pub mod plain;
+pub mod salesforce;
+mod select;
 mod socket;
 pub mod webhook;
+pub mod zoho;
 
 pub use fault::{Apply, Body, Fault, FaultRates, Order, Scripted};
 
-/// Which of the three CRMs.
+/// Which of the CRMs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Crm {
@@ -37,13 +40,17 @@ pub enum Crm {
     Hubspot,
     /// `/plain/contacts`
     Plain,
+    /// `/services/data…`, `/services/oauth2/token`
+    Salesforce,
     /// `/webhook`
     Webhook,
+    /// `/crm/v8/…`, `/oauth/v2/token`
+    Zoho,
 }
 
 impl Crm {
-    /// All three.
-    pub const ALL: [Crm; 3] = [Crm::Hubspot, Crm::Plain, Crm::Webhook];
+    /// All of them.
+    pub const ALL: [Crm; 5] = [Crm::Hubspot, Crm::Plain, Crm::Salesforce, Crm::Webhook, Crm::Zoho];
 }
 
 /// How the stand-in behaves.
@@ -54,8 +61,12 @@ pub struct Options {
     pub hubspot: hubspot::Options,
     /// The plain CRM's part.
     pub plain: plain::Options,
+    /// Salesforce's part.
+    pub salesforce: salesforce::Options,
     /// The webhook receiver's part.
     pub webhook: webhook::Options,
+    /// Zoho's part.
+    pub zoho: zoho::Options,
     /// Faults that come by themselves.
     pub rates: FaultRates,
     /// Seed of those faults and of shuffled results. A change starts the random numbers anew.
@@ -69,9 +80,9 @@ pub struct Contact {
     pub id: String,
     /// Lower case.
     pub email: String,
-    /// HubSpot and plain: properties with a value. Webhook: members of the last `data` as text.
+    /// Properties with a value, as text. Webhook: members of the last `data`.
     pub properties: BTreeMap<String, String>,
-    /// In the bin (HubSpot).
+    /// Not one of the CRM's contacts any more: in the bin, merged into another, or a lead that was converted.
     pub archived: bool,
 }
 
@@ -121,7 +132,7 @@ pub struct Counts {
 /// Everything in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Sum over the three CRMs.
+    /// Sum over the CRMs.
     #[serde(flatten)]
     pub total: Counts,
     /// Each CRM.
@@ -154,7 +165,9 @@ struct State {
     statuses: BTreeMap<String, u64>,
     hubspot: hubspot::Account,
     plain: plain::Contacts,
+    salesforce: salesforce::Account,
     webhook: webhook::Receiver,
+    zoho: zoho::Account,
 }
 
 impl State {
@@ -169,7 +182,9 @@ impl State {
             statuses: BTreeMap::new(),
             hubspot: hubspot::Account::default(),
             plain: plain::Contacts::default(),
+            salesforce: salesforce::Account::default(),
             webhook: webhook::Receiver::default(),
+            zoho: zoho::Account::default(),
         }
     }
 
@@ -193,7 +208,9 @@ impl State {
         match crm {
             Crm::Hubspot => self.hubspot.contacts(),
             Crm::Plain => self.plain.contacts(),
+            Crm::Salesforce => self.salesforce.contacts(),
             Crm::Webhook => self.webhook.contacts(),
+            Crm::Zoho => self.zoho.contacts(),
         }
     }
 
@@ -201,8 +218,18 @@ impl State {
         match crm {
             Crm::Hubspot => &self.hubspot.creates,
             Crm::Plain => &self.plain.creates,
+            Crm::Salesforce => &self.salesforce.creates,
             Crm::Webhook => &self.webhook.creates,
+            Crm::Zoho => &self.zoho.creates,
         }
+    }
+
+    fn salesforce(&mut self, act: &salesforce::Act) -> Result<String, String> {
+        self.salesforce.act(&self.options.salesforce, act)
+    }
+
+    fn zoho(&mut self, act: &zoho::Act) -> Result<String, String> {
+        self.zoho.act(&self.options.zoho, act)
     }
 
     fn counts(&self, crm: Crm) -> Counts {
@@ -216,7 +243,9 @@ impl State {
             updates: match crm {
                 Crm::Hubspot => self.hubspot.updates,
                 Crm::Plain => self.plain.updates,
+                Crm::Salesforce => self.salesforce.updates,
                 Crm::Webhook => self.webhook.updates,
+                Crm::Zoho => self.zoho.updates,
             },
             doubles: per_email.values().map(|n| n - 1).sum(),
         }
@@ -386,6 +415,16 @@ impl FakeCrm {
     /// Waits until so many requests have been done by the CRM, answered or not. Give it a time limit.
     pub async fn wait_for_applied(&self, n: u64) {
         let _ = self.shared.progress.subscribe().wait_for(|p| p.applied >= n).await;
+    }
+
+    /// Does by hand, behind the API's back, what people do in Salesforce. The id of the record that it is about or made.
+    pub fn salesforce(&self, act: &salesforce::Act) -> Result<String, String> {
+        self.shared.state().salesforce(act)
+    }
+
+    /// The same in Zoho.
+    pub fn zoho(&self, act: &zoho::Act) -> Result<String, String> {
+        self.shared.state().zoho(act)
     }
 
     /// Test hook: makes HubSpot forget a contact and give its data a new id, as a merge does.

@@ -56,7 +56,7 @@ const OWNERS: [(&str, &[&str]); 34] = [
     ("indicatif", &["cli"]),
     ("multer", &["sources"]),
     ("nix", &["private_pg"]),
-    ("percent_encoding", &["destinations/client", "http"]),
+    ("percent_encoding", &["destinations/client", "fake_crm", "http"]),
     ("phonenumber", &["lead", "config"]),
     ("refinery", &["store"]),
     ("reqwest", &["destinations/client", "fetch/client", "cli/demo", "cli/send"]),

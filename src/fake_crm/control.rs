@@ -1,7 +1,8 @@
 //! The stand-in's own routes: look at it, script it, reset it.
 //!
 //! `GET /` a page; `GET /_fake/summary`, `/_fake/contacts?crm=hubspot`, `/_fake/calls`, `/_fake/options`;
-//! `POST /_fake/faults` one fault or a list, `/_fake/options` the members to change, `/_fake/release`, `/_fake/reset`.
+//! `POST /_fake/faults` one fault or a list, `/_fake/options` the members to change, `/_fake/release`, `/_fake/reset`;
+//! `POST /_fake/salesforce`, `/_fake/zoho` something that people do there by hand.
 
 use serde_json::{Value, json};
 
@@ -34,6 +35,8 @@ pub(super) fn route(shared: &Shared, request: &Request) -> Answer {
             }
             Err(refused) => bad(&refused),
         },
+        ("POST", "/_fake/salesforce") => acted(&request.body, |act| state.salesforce(act)),
+        ("POST", "/_fake/zoho") => acted(&request.body, |act| state.zoho(act)),
         ("POST", "/_fake/release") => {
             shared.released.send_modify(|n| *n += 1);
             Answer::empty(204)
@@ -115,6 +118,17 @@ fn faults(body: &[u8]) -> Result<Vec<Scripted>, serde_json::Error> {
     match serde_json::from_slice(body)? {
         list @ Value::Array(_) => serde_json::from_value(list),
         one => Ok(vec![serde_json::from_value(one)?]),
+    }
+}
+
+/// Does what the body asks for; the answer names the record.
+fn acted<A: serde::de::DeserializeOwned>(
+    body: &[u8],
+    act: impl FnOnce(&A) -> Result<String, String>,
+) -> Answer {
+    match serde_json::from_slice(body).map_err(|e| e.to_string()).and_then(|asked| act(&asked)) {
+        Ok(id) => Answer::json(200, &json!({ "id": id })),
+        Err(why) => Answer::json(400, &json!({"status": "error", "message": why})),
     }
 }
 

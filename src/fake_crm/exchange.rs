@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fault::{Body, Fault, Wait};
 use super::socket::Socket;
-use super::{CALLS_KEPT, Call, Shared, State, control, hubspot, plain, webhook};
+use super::{CALLS_KEPT, Call, Shared, State, control, hubspot, plain, salesforce, webhook, zoho};
 
 /// Largest request body; HubSpot's own limit is near this.
 const MAX_BODY: usize = 16 << 20;
@@ -190,14 +190,14 @@ async fn handle(shared: &Shared, request: &Request) -> End {
             return end(shared, seq, None, End::Reset);
         }
         Fault::Status { status, body, retry_after, .. } => {
-            let mut answer = refusal(*status, *body);
+            let mut answer = refusal(&request.path, *status, *body);
             if let Some(seconds) = retry_after {
                 answer.headers.push(("retry-after", seconds.to_string()));
             }
             answer
         }
         Fault::RateLimited { retry_after, daily } => {
-            hubspot::errors::too_many(*daily, *retry_after, (190, 0, 10_000))
+            rate_limited(&request.path, *retry_after, *daily)
         }
         Fault::EmptyBody { status } => Answer::empty(*status),
         Fault::CutJson => {
@@ -223,7 +223,7 @@ fn arrive(shared: &Shared, request: &Request) -> (u64, Fault) {
         state.calls.pop_front();
     }
     let secret = ["authorization", "proxy-authorization", "cookie"];
-    let path = match request.query.is_empty() {
+    let path = match request.query.is_empty() || request.path.ends_with("/token") {
         true => request.path.clone(),
         false => format!("{}?{}", request.path, request.query),
     };
@@ -237,7 +237,7 @@ fn arrive(shared: &Shared, request: &Request) -> (u64, Fault) {
             .filter(|(name, _)| !secret.contains(&name.as_str()))
             .map(|(n, v)| (n.to_string(), String::from_utf8_lossy(v.as_bytes()).into_owned()))
             .collect(),
-        body: request.body.clone(),
+        body: logged(request),
         at: jiff::Timestamp::now(),
         fault: fault.clone(),
         applied: false,
@@ -248,13 +248,31 @@ fn arrive(shared: &Shared, request: &Request) -> (u64, Fault) {
     (seq, fault.unwrap_or(Fault::Pass))
 }
 
+/// The body as it is kept: what a token is asked for with is as secret as the token.
+fn logged(request: &Request) -> Bytes {
+    if !request.path.ends_with("/token") {
+        return request.body.clone();
+    }
+    let open = ["grant_type", "client_id", "scope"];
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in form_urlencoded::parse(&request.body) {
+        let shown = if open.contains(&name.as_ref()) { value } else { "[secret]".into() };
+        form.append_pair(&name, &shown);
+    }
+    form.finish().into()
+}
+
 /// Does what the request asks, under the lock: requests to one CRM happen one after the other.
 fn apply(shared: &Shared, seq: u64, request: &Request, fault: &Fault) -> Answer {
     let mut guard = shared.state();
     let state: &mut State = &mut guard;
     let tweak = fault.tweak();
-    let answer = if request.path.starts_with("/crm/") {
+    let answer = if zoho::owns(&request.path) {
+        state.zoho.route(&state.options.zoho, request, &tweak)
+    } else if request.path.starts_with("/crm/") {
         state.hubspot.route(&state.options.hubspot, request, &tweak, &mut state.rng)
+    } else if salesforce::owns(&request.path) {
+        state.salesforce.route(&state.options.salesforce, request, &tweak)
     } else if request.path.starts_with("/plain/") {
         plain::route(&mut state.plain, &state.options.plain, request)
     } else if request.path == "/webhook" {
@@ -296,9 +314,23 @@ async fn pause(released: &mut watch::Receiver<u64>, wait: Wait) {
     }
 }
 
-fn refusal(status: u16, body: Body) -> Answer {
+/// The limit is reached, as the CRM of that path words it.
+fn rate_limited(path: &str, retry_after: Option<u64>, daily: bool) -> Answer {
+    match path {
+        path if salesforce::owns(path) => salesforce::errors::too_many(daily, 100_000),
+        path if zoho::owns(path) => zoho::errors::too_many(daily),
+        _ => hubspot::errors::too_many(daily, retry_after, (190, 0, 10_000)),
+    }
+}
+
+fn refusal(path: &str, status: u16, body: Body) -> Answer {
+    let envelope = match path {
+        path if salesforce::owns(path) => salesforce::errors::of_status(status),
+        path if zoho::owns(path) => zoho::errors::of_status(status),
+        _ => hubspot::errors::of_status(status),
+    };
     let mut answer = match body {
-        Body::Json => Answer::json(status, &hubspot::errors::of_status(status)),
+        Body::Json => Answer::json(status, &envelope),
         Body::Html => Answer::html(
             status,
             format!(

@@ -26,12 +26,12 @@ pub enum Fault {
         #[serde(default)]
         retry_after: Option<u64>,
     },
-    /// 429 as HubSpot words it; nothing is done.
+    /// The limit is reached, as the CRM words it; nothing is done.
     RateLimited {
         /// `Retry-After`, in seconds.
         #[serde(default)]
         retry_after: Option<u64>,
-        /// The daily limit instead of the rolling one.
+        /// The daily limit instead of that of a short time.
         #[serde(default)]
         daily: bool,
     },
@@ -77,7 +77,8 @@ pub enum Fault {
         #[serde(default)]
         written: bool,
     },
-    /// Somebody else creates the first input's contact in this instant; 409 with the existing id, nothing else is done.
+    /// Somebody else creates the first input's contact in this instant, and the CRM refuses it (HubSpot: all of them) with
+    /// that contact's id; without a unique key it is there twice.
     Conflict,
 }
 
@@ -85,7 +86,7 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// HubSpot's error envelope.
+    /// The CRM's error envelope.
     #[default]
     Json,
     /// A page, as edges and proxies answer.

@@ -4,6 +4,7 @@ pub mod app;
 pub mod db;
 pub mod keyless;
 pub mod log;
+pub mod openapi;
 pub mod process;
 pub mod sender_api;
 pub mod wire;

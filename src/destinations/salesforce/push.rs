@@ -1,0 +1,249 @@
+//! Writing: new leads by key, known ones by id.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use super::super::batch::Batch;
+use super::super::cached::before_writing;
+use super::super::client::Call;
+use super::super::typed::Type;
+use super::super::{CallError, Outcome, Record, Reply};
+use super::fields::Fields;
+use super::reads::Place;
+use super::rows::{Standing, short};
+use super::said::{self, Item, Verdict};
+use super::{API, FILLED, NOT_PROVIDED, Object, Salesforce};
+
+impl Salesforce {
+    /// Leads that were never pushed: looks for what is there, then upserts by key.
+    pub(super) async fn by_key(
+        &self,
+        records: &[&Record],
+    ) -> Result<Reply<Vec<Outcome>>, CallError> {
+        let fields = self.fields(self.object, records).await?;
+        fields.check_key(self.object, &self.key)?;
+        let mut batch = Batch::new(records.len());
+        let standings = self.standings(records).await.map_err(before_writing)?;
+        for (at, (record, standing)) in records.iter().zip(&standings).enumerate() {
+            let settled = match standing {
+                Standing::New | Standing::Ours => None,
+                Standing::Theirs(id) => Some(Outcome::Exists { remote_id: id.clone() }),
+                Standing::Several(ids) => Some(Outcome::Ambiguous { remote_ids: ids.clone() }),
+                Standing::Converted(_) => continue,
+            };
+            let body = match settled {
+                Some(outcome) => Err(outcome),
+                None => self.body(record, &fields, self.object, *standing == Standing::New),
+            };
+            batch.add(
+                at,
+                body.map(|mut body| {
+                    body.insert("Email".to_owned(), json!(record.lead.email));
+                    body.insert(self.key.clone(), json!(record.lead.email));
+                    body
+                }),
+            );
+        }
+        self.converted(records, &standings, &mut batch).await.map_err(before_writing)?;
+        let path = format!("{API}/composite/sobjects/{}/{}", self.object.name(), self.key);
+        let is_new = |at: usize| standings.get(at) == Some(&Standing::New);
+        self.send(self.object, path, records, batch, is_new).await
+    }
+
+    /// Leads that were pushed before. The e-mail is not sent.
+    pub(super) async fn by_id(
+        &self,
+        object: Object,
+        records: &[&Record],
+    ) -> Result<Reply<Vec<Outcome>>, CallError> {
+        let fields = self.fields(object, records).await?;
+        let mut batch = Batch::new(records.len());
+        let mut seen = HashMap::new();
+        for (at, record) in records.iter().enumerate() {
+            let id = record.remote_id.as_deref().unwrap_or_default();
+            let body = match seen.insert(short(id).to_owned(), at) {
+                // Two of our leads were merged there, and a call may name a record once.
+                Some(_) => Err(Outcome::Retry {
+                    code: "SAME_RECORD".to_owned(),
+                    message: "another lead of the same call is the same record there".to_owned(),
+                }),
+                None => self.body(record, &fields, object, false),
+            };
+            batch.add(
+                at,
+                body.map(|mut body| {
+                    body.insert("id".to_owned(), json!(id));
+                    body
+                }),
+            );
+        }
+        self.send(object, format!("{API}/composite/sobjects"), records, batch, |_| false).await
+    }
+
+    /// Sends what is in the batch and sorts what the answer says; `is_new`: nothing was there.
+    async fn send(
+        &self,
+        object: Object,
+        path: String,
+        records: &[&Record],
+        mut batch: Batch,
+        is_new: impl Fn(usize) -> bool + Send,
+    ) -> Result<Reply<Vec<Outcome>>, CallError> {
+        if batch.len() == 0 {
+            return Ok(batch.outcomes().into());
+        }
+        let typed = |mut body: Map<String, Value>| {
+            body.insert("attributes".to_owned(), json!({"type": object.name()}));
+            Value::Object(body)
+        };
+        let list: Vec<Value> = batch.take_bodies().into_iter().map(typed).collect();
+        let call = Call::patch(path).json(&json!({"allOrNone": false, "records": list}));
+        let answer = self.call(call).await?;
+        let sent = batch.sent(records);
+        let items = said::items(&answer, &sent)?;
+        let mut moved = Vec::new();
+        let mut rights = 0;
+        for ((at, record), item) in sent.into_iter().zip(items) {
+            let outcome = match item {
+                Item::Written { id, created } => {
+                    let created = created.or(record.remote_id.is_some().then_some(false));
+                    Outcome::Written { remote_id: id, created }
+                }
+                Item::Silent => Outcome::Unknown { message: "the item says nothing".to_owned() },
+                Item::Failed(fault) => match fault.verdict(record, &self.key) {
+                    Verdict::Is(outcome) => outcome,
+                    Verdict::Stop(error) => return Err(error),
+                    Verdict::Moved => {
+                        moved.push((at, record, fault));
+                        continue;
+                    }
+                    Verdict::Rights => {
+                        rights += 1;
+                        // The right to make records is that of all of them; the right to one record may be its own.
+                        if is_new(at) || rights > 1 && rights == batch.len() {
+                            return Err(fault.stop(record));
+                        }
+                        fault.rejected(record)
+                    }
+                },
+            };
+            batch.settle(at, outcome);
+        }
+        self.moved(moved, &mut batch).await.map_err(before_writing)?;
+        Ok(Reply { value: batch.outcomes(), limits: said::limits(&answer) })
+    }
+
+    /// The fields of a record in the types that they want, without e-mail and key. Where the org does not take a value, the
+    /// outcome that says so.
+    fn body(
+        &self,
+        record: &Record,
+        fields: &Fields,
+        object: Object,
+        is_new: bool,
+    ) -> Result<Map<String, Value>, Outcome> {
+        let mut body = Map::new();
+        for (property, value) in &record.properties {
+            if property.eq_ignore_ascii_case("Email") || property.eq_ignore_ascii_case(&self.key) {
+                continue;
+            }
+            let field = match object == self.object {
+                true => fields.get(property),
+                // What a contact has no field for stays at the lead.
+                false => fields.moved(property),
+            };
+            let Some(field) = field else { continue };
+            let json = match value {
+                None if field.kind == Type::Flag => json!(false),
+                None if field.required && FILLED.contains(&field.name.as_str()) => {
+                    json!(NOT_PROVIDED)
+                }
+                None => Value::Null,
+                Some(text) => field.kind.json(text).map_err(|wanted| Outcome::Rejected {
+                    code: "INVALID_VALUE".to_owned(),
+                    field: Some(property.clone()),
+                    message: format!("should be {wanted}"),
+                })?,
+            };
+            body.insert(field.name.clone(), json);
+        }
+        for name in FILLED.iter().filter(|_| is_new) {
+            if fields.get(name).is_some_and(|field| field.required) {
+                body.entry(*name).or_insert_with(|| json!(NOT_PROVIDED));
+            }
+        }
+        Ok(body)
+    }
+
+    /// Says where the records are now that could not be written because they are not what they were.
+    async fn moved(
+        &self,
+        moved: Vec<(usize, &Record, said::Fault)>,
+        batch: &mut Batch,
+    ) -> Result<(), CallError> {
+        let ids: Vec<String> =
+            moved.iter().filter_map(|(_, record, _)| record.remote_id.clone()).collect();
+        let places = self.places(&ids).await?;
+        for (at, record, fault) in moved {
+            let outcome = match (record.remote_id.as_deref(), fault.code.as_str()) {
+                // Converted between the look and the push: the next look finds it so.
+                (None, _) => {
+                    Outcome::Retry { code: fault.code, message: "it has just changed".to_owned() }
+                }
+                (Some(id), _) => match places.get(short(id)) {
+                    None | Some(Place::Gone) => Outcome::Gone,
+                    Some(Place::Converted) => converted(),
+                    Some(Place::At(now)) if short(now) == short(id) => fault.rejected(record),
+                    Some(Place::At(now)) => Outcome::Exists { remote_id: now.clone() },
+                },
+            };
+            batch.settle(at, outcome);
+        }
+        Ok(())
+    }
+
+    /// Settles the leads of which only converted ones are there.
+    async fn converted(
+        &self,
+        records: &[&Record],
+        standings: &[Standing],
+        batch: &mut Batch,
+    ) -> Result<(), CallError> {
+        let of = |standing: &Standing| match standing {
+            Standing::Converted(ids) => ids.clone(),
+            _ => Vec::new(),
+        };
+        let ids: Vec<String> = standings.iter().flat_map(of).collect();
+        let places = self.places(&ids).await?;
+        for at in 0..records.len() {
+            let Some(Standing::Converted(ids)) = standings.get(at) else { continue };
+            let mut now: Vec<String> = ids
+                .iter()
+                .filter_map(|id| match places.get(short(id)) {
+                    Some(Place::At(now)) => Some(now.clone()),
+                    _ => None,
+                })
+                .collect();
+            now.sort();
+            now.dedup();
+            batch.settle(
+                at,
+                match now.as_slice() {
+                    [] => converted(),
+                    [one] => Outcome::Exists { remote_id: one.clone() },
+                    _ => Outcome::Ambiguous { remote_ids: now },
+                },
+            );
+        }
+        Ok(())
+    }
+}
+
+fn converted() -> Outcome {
+    Outcome::Rejected {
+        code: "CONVERTED".to_owned(),
+        field: None,
+        message: "the lead was converted, and there is no contact to follow it to, or it is not to be followed".to_owned(),
+    }
+}
