@@ -1,7 +1,7 @@
 //! A stand-in CRM that speaks real HTTP and keeps state: for tests, the demo and anybody's trial runs.
 //!
-//! One server plays three CRMs ([`Crm`]): HubSpot's contacts API with its habits, a plain CRM that knows no
-//! unique key, and a receiver of signed webhooks. Faults are scripted per request or drawn from a seed, and a
+//! One server plays several CRMs ([`Crm`]): Brevo's, HubSpot's and Pipedrive's contacts with their habits, a plain CRM
+//! that knows no unique key, and a receiver of signed webhooks. Faults are scripted per request or drawn from a seed, and a
 //! fault may strike *after* the write was done, which is where duplicates come from. It shares no code with
 //! the destinations it tests, so that it cannot share their mistakes: it imports nothing of this house.
 
@@ -18,23 +18,31 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+mod behind;
+pub mod brevo;
 mod control;
 mod exchange;
 pub mod fault;
 pub mod hubspot;
 mod page;
+pub mod pipedrive;
 pub mod plain;
 mod socket;
 pub mod webhook;
 
+pub use behind::{Act, Behind};
 pub use fault::{Apply, Body, Fault, FaultRates, Order, Scripted};
 
-/// Which of the three CRMs.
+/// Which of the CRMs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Crm {
+    /// `/v3/contacts…`
+    Brevo,
     /// `/crm/v3/objects/contacts…`
     Hubspot,
+    /// `/api/v2/persons…`
+    Pipedrive,
     /// `/plain/contacts`
     Plain,
     /// `/webhook`
@@ -42,16 +50,20 @@ pub enum Crm {
 }
 
 impl Crm {
-    /// All three.
-    pub const ALL: [Crm; 3] = [Crm::Hubspot, Crm::Plain, Crm::Webhook];
+    /// All of them.
+    pub const ALL: [Crm; 5] = [Crm::Brevo, Crm::Hubspot, Crm::Pipedrive, Crm::Plain, Crm::Webhook];
 }
 
 /// How the stand-in behaves.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
+    /// Brevo's part.
+    pub brevo: brevo::Options,
     /// HubSpot's part.
     pub hubspot: hubspot::Options,
+    /// Pipedrive's part.
+    pub pipedrive: pipedrive::Options,
     /// The plain CRM's part.
     pub plain: plain::Options,
     /// The webhook receiver's part.
@@ -69,9 +81,9 @@ pub struct Contact {
     pub id: String,
     /// Lower case.
     pub email: String,
-    /// HubSpot and plain: properties with a value. Webhook: members of the last `data` as text.
+    /// Properties with a value. Webhook: members of the last `data` as text.
     pub properties: BTreeMap<String, String>,
-    /// In the bin (HubSpot).
+    /// In the bin, deleted or merged into another.
     pub archived: bool,
 }
 
@@ -121,7 +133,7 @@ pub struct Counts {
 /// Everything in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Sum over the three CRMs.
+    /// Sum over the CRMs.
     #[serde(flatten)]
     pub total: Counts,
     /// Each CRM.
@@ -152,7 +164,9 @@ struct State {
     arrived: u64,
     applied: u64,
     statuses: BTreeMap<String, u64>,
+    brevo: brevo::Account,
     hubspot: hubspot::Account,
+    pipedrive: pipedrive::Account,
     plain: plain::Contacts,
     webhook: webhook::Receiver,
 }
@@ -167,7 +181,9 @@ impl State {
             arrived: 0,
             applied: 0,
             statuses: BTreeMap::new(),
+            brevo: brevo::Account::default(),
             hubspot: hubspot::Account::default(),
+            pipedrive: pipedrive::Account::default(),
             plain: plain::Contacts::default(),
             webhook: webhook::Receiver::default(),
         }
@@ -181,8 +197,12 @@ impl State {
     }
 
     /// Takes the fault of a request: the first scripted one that fits, else one by chance.
-    fn take_fault(&mut self, path: &str) -> Option<Fault> {
-        let fits = |s: &Scripted| s.path.as_deref().is_none_or(|p| path.starts_with(p));
+    fn take_fault(&mut self, method: &str, path: &str) -> Option<Fault> {
+        let fits =
+            |s: &Scripted| match s.path.as_deref().map(|p| p.split_once(' ').unwrap_or(("", p))) {
+                None => true,
+                Some((of, prefix)) => (of.is_empty() || of == method) && path.starts_with(prefix),
+            };
         match self.script.iter().position(fits) {
             Some(at) => self.script.remove(at).map(|s| s.fault),
             None => self.options.rates.draw(&mut self.rng),
@@ -191,7 +211,9 @@ impl State {
 
     fn contacts(&self, crm: Crm) -> Vec<Contact> {
         match crm {
+            Crm::Brevo => self.brevo.contacts(),
             Crm::Hubspot => self.hubspot.contacts(),
+            Crm::Pipedrive => self.pipedrive.contacts(),
             Crm::Plain => self.plain.contacts(),
             Crm::Webhook => self.webhook.contacts(),
         }
@@ -199,7 +221,9 @@ impl State {
 
     fn creates_per_email(&self, crm: Crm) -> &BTreeMap<String, u64> {
         match crm {
+            Crm::Brevo => &self.brevo.creates,
             Crm::Hubspot => &self.hubspot.creates,
+            Crm::Pipedrive => &self.pipedrive.creates,
             Crm::Plain => &self.plain.creates,
             Crm::Webhook => &self.webhook.creates,
         }
@@ -214,7 +238,9 @@ impl State {
             contacts: per_email.values().sum(),
             creates: self.creates_per_email(crm).values().sum(),
             updates: match crm {
+                Crm::Brevo => self.brevo.updates,
                 Crm::Hubspot => self.hubspot.updates,
+                Crm::Pipedrive => self.pipedrive.updates,
                 Crm::Plain => self.plain.updates,
                 Crm::Webhook => self.webhook.updates,
             },

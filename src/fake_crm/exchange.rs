@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fault::{Body, Fault, Wait};
 use super::socket::Socket;
-use super::{CALLS_KEPT, Call, Shared, State, control, hubspot, plain, webhook};
+use super::{CALLS_KEPT, Call, Shared, State, brevo, control, hubspot, pipedrive, plain, webhook};
 
 /// Largest request body; HubSpot's own limit is near this.
 const MAX_BODY: usize = 16 << 20;
@@ -190,14 +190,14 @@ async fn handle(shared: &Shared, request: &Request) -> End {
             return end(shared, seq, None, End::Reset);
         }
         Fault::Status { status, body, retry_after, .. } => {
-            let mut answer = refusal(*status, *body);
+            let mut answer = refusal(&request.path, *status, *body);
             if let Some(seconds) = retry_after {
                 answer.headers.push(("retry-after", seconds.to_string()));
             }
             answer
         }
         Fault::RateLimited { retry_after, daily } => {
-            hubspot::errors::too_many(*daily, *retry_after, (190, 0, 10_000))
+            rate_limited(&request.path, *retry_after, *daily)
         }
         Fault::EmptyBody { status } => Answer::empty(*status),
         Fault::CutJson => {
@@ -216,13 +216,13 @@ async fn handle(shared: &Shared, request: &Request) -> End {
 /// Logs the request and takes its fault.
 fn arrive(shared: &Shared, request: &Request) -> (u64, Fault) {
     let mut state = shared.state();
-    let fault = state.take_fault(&request.path);
+    let fault = state.take_fault(&request.method, &request.path);
     state.arrived += 1;
     let seq = state.arrived;
     if state.calls.len() == CALLS_KEPT {
         state.calls.pop_front();
     }
-    let secret = ["authorization", "proxy-authorization", "cookie"];
+    let secret = ["api-key", "authorization", "cookie", "proxy-authorization", "x-api-token"];
     let path = match request.query.is_empty() {
         true => request.path.clone(),
         false => format!("{}?{}", request.path, request.query),
@@ -237,7 +237,7 @@ fn arrive(shared: &Shared, request: &Request) -> (u64, Fault) {
             .filter(|(name, _)| !secret.contains(&name.as_str()))
             .map(|(n, v)| (n.to_string(), String::from_utf8_lossy(v.as_bytes()).into_owned()))
             .collect(),
-        body: request.body.clone(),
+        body: logged(request),
         at: jiff::Timestamp::now(),
         fault: fault.clone(),
         applied: false,
@@ -255,6 +255,10 @@ fn apply(shared: &Shared, seq: u64, request: &Request, fault: &Fault) -> Answer 
     let tweak = fault.tweak();
     let answer = if request.path.starts_with("/crm/") {
         state.hubspot.route(&state.options.hubspot, request, &tweak, &mut state.rng)
+    } else if brevo::owns(&request.path) {
+        state.brevo.route(&state.options.brevo, request, &tweak)
+    } else if pipedrive::owns(&request.path) {
+        state.pipedrive.route(&state.options.pipedrive, request, &tweak)
     } else if request.path.starts_with("/plain/") {
         plain::route(&mut state.plain, &state.options.plain, request)
     } else if request.path == "/webhook" {
@@ -296,9 +300,41 @@ async fn pause(released: &mut watch::Receiver<u64>, wait: Wait) {
     }
 }
 
-fn refusal(status: u16, body: Body) -> Answer {
+/// The body for the log; of a request for a token only its kind.
+fn logged(request: &Request) -> Bytes {
+    match request.path.as_str() {
+        "/oauth/token" => form_urlencoded::parse(&request.body)
+            .find(|(name, _)| name == "grant_type")
+            .map(|(_, kind)| Bytes::from(format!("grant_type={kind}")))
+            .unwrap_or_default(),
+        _ => request.body.clone(),
+    }
+}
+
+/// 429 as the CRM of that path words it.
+fn rate_limited(path: &str, retry_after: Option<u64>, daily: bool) -> Answer {
+    if !brevo::owns(path) && !pipedrive::owns(path) {
+        return hubspot::errors::too_many(daily, retry_after, (190, 0, 10_000));
+    }
+    let mut answer = match brevo::owns(path) {
+        true => brevo::errors::too_many(),
+        false => pipedrive::errors::too_many(),
+    };
+    if daily && pipedrive::owns(path) {
+        answer.headers.push(("x-daily-ratelimit-token-remaining", "0".to_owned()));
+    }
+    answer.headers.extend(retry_after.map(|seconds| ("retry-after", seconds.to_string())));
+    answer
+}
+
+fn refusal(path: &str, status: u16, body: Body) -> Answer {
+    let envelope = match path {
+        path if brevo::owns(path) => brevo::errors::of_status(status),
+        path if pipedrive::owns(path) => pipedrive::errors::of_status(status),
+        _ => hubspot::errors::of_status(status),
+    };
     let mut answer = match body {
-        Body::Json => Answer::json(status, &hubspot::errors::of_status(status)),
+        Body::Json => Answer::json(status, &envelope),
         Body::Html => Answer::html(
             status,
             format!(

@@ -26,12 +26,12 @@ pub enum Fault {
         #[serde(default)]
         retry_after: Option<u64>,
     },
-    /// 429 as HubSpot words it; nothing is done.
+    /// 429 as the CRM words it; nothing is done.
     RateLimited {
         /// `Retry-After`, in seconds.
         #[serde(default)]
         retry_after: Option<u64>,
-        /// The daily limit instead of the rolling one.
+        /// The daily limit instead of the rolling one (HubSpot, Pipedrive).
         #[serde(default)]
         daily: bool,
     },
@@ -85,7 +85,7 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// HubSpot's error envelope.
+    /// The CRM's error envelope.
     #[default]
     Json,
     /// A page, as edges and proxies answer.
@@ -123,7 +123,8 @@ pub enum Order {
 /// A fault that waits for its request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scripted {
-    /// Only requests whose path begins so; absent: any request but those to the stand-in's own pages.
+    /// Only requests whose path begins so, or method and path ("POST /api/v2/persons"); absent: any request but those to the
+    /// stand-in's own pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// The fault.

@@ -6,6 +6,8 @@ mod crash;
 mod deadlock;
 mod destinations;
 mod fake_crm;
+mod fake_crm_brevo;
+mod fake_crm_pipedrive;
 mod hooks;
 mod http;
 mod lease;
