@@ -15,12 +15,15 @@ use crate::lead::{Field, Lead};
 
 // Of these three the first destination with OAuth uses what nobody does yet.
 #[allow(dead_code)]
+mod brevo;
+mod cached;
 mod client;
 mod error;
 mod hubspot;
 #[allow(dead_code)]
 mod oauth;
 mod outcome;
+mod pipedrive;
 #[allow(dead_code)]
 mod tokens;
 mod webhook;
@@ -31,7 +34,8 @@ pub use outcome::{CallError, Limit, Outcome, Page, Remote, Reply};
 pub use tokens::{InMemory, TokenStore, TokenStoreError};
 
 /// Every kind of CRM there is.
-pub const DESTINATIONS: &[&Kind] = &[&hubspot::KIND, &webhook::KIND];
+pub const DESTINATIONS: &[&Kind] =
+    &[&brevo::KIND, &hubspot::KIND, &pipedrive::KIND, &webhook::KIND];
 
 /// A kind of CRM.
 pub struct Kind {
@@ -155,6 +159,8 @@ pub struct Record {
     pub remote_id: Option<String>,
     /// What is sent: CRM property to value; `None` clears it at the CRM. Own fields only, sorted by property.
     pub properties: Vec<(String, Option<String>)>,
+    /// How long ago a contact of it began to be made by a call whose outcome is not known (only [`Key::None`]).
+    pub creating_for: Option<Duration>,
 }
 
 /// A value of the lead and where it goes.

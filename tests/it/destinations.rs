@@ -138,7 +138,7 @@ fn record(email: &str, properties: &[(&str, Option<&str>)]) -> Record {
     };
     let properties =
         properties.iter().map(|(to, value)| ((*to).to_owned(), value.map(str::to_owned))).collect();
-    Record { lead: Arc::new(lead), remote_id: None, properties }
+    Record { lead: Arc::new(lead), remote_id: None, properties, creating_for: None }
 }
 
 fn records(emails: &[&str]) -> Vec<Record> {
@@ -147,8 +147,11 @@ fn records(emails: &[&str]) -> Vec<Record> {
 
 const THREE: [&str; 3] = ["ana@example.com", "bo@example.com", "cy@example.com"];
 
+/// Kinds whose fields are too particular for this suite: they have one of their own, `destinations_KIND.rs`.
+const PARTICULAR: [&str; 2] = ["brevo", "pipedrive"];
+
 async fn each(test: impl AsyncFn(Bench)) {
-    for kind in DESTINATIONS {
+    for kind in DESTINATIONS.iter().filter(|kind| !PARTICULAR.contains(&kind.name)) {
         test(Bench::start(rig(kind.name)).await).await;
     }
 }
@@ -739,7 +742,8 @@ fn wrong_configuration_is_refused_by_name() {
     let base = |kind| config(kind, "https://example.com/x");
     let said = |config: &config::Destination| refused(config).to_string();
     assert!(said(&base("hubspt")).contains("did you mean \"hubspot\"?"));
-    assert!(said(&base("zzz")).contains("valid are hubspot, webhook"));
+    let kinds: Vec<&str> = DESTINATIONS.iter().map(|kind| kind.name).collect();
+    assert!(said(&base("zzz")).contains(&format!("valid are {}", kinds.join(", "))));
     let without = |kind, change: fn(&mut config::Destination)| {
         let mut config = base(kind);
         change(&mut config);
