@@ -5,6 +5,8 @@ mod cli;
 mod crash;
 mod deadlock;
 mod destinations;
+mod destinations_brevo;
+mod destinations_pipedrive;
 mod fake_crm;
 mod fake_crm_brevo;
 mod fake_crm_pipedrive;

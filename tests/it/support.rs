@@ -4,5 +4,6 @@ pub mod app;
 pub mod db;
 pub mod keyless;
 pub mod log;
+pub mod openapi;
 pub mod process;
 pub mod wire;
