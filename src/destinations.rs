@@ -231,6 +231,11 @@ pub trait Destination: Send + Sync {
         1
     }
 
+    /// What a look-up of so many records takes of it.
+    fn look_up_cost(&self, records: usize) -> u32 {
+        self.cost(records)
+    }
+
     /// Whether the CRM itself enforces the key.
     fn key(&self) -> Key {
         Key::Enforced

@@ -37,8 +37,10 @@ pub(super) const KIND: Kind = Kind {
 const PERSONS: &str = "/api/v2/persons";
 const SEARCH: &str = "/api/v2/persons/search";
 const FIELDS: &str = "/api/v2/personFields";
-/// Largest page of Pipedrive.
-const PAGE: &str = "500";
+/// Persons in one page: of Pipedrive's 500, so many that the answer stays small with a hundred custom fields.
+const PAGE: &str = "250";
+/// Fields in one page, which is Pipedrive's largest.
+const FIELD_PAGE: &str = "500";
 /// Most custom fields that a read can name.
 const NAMED: usize = 15;
 /// How old our knowledge of the account's fields may be.
@@ -155,6 +157,11 @@ impl Destination for Pipedrive {
         u32::try_from(records).unwrap_or(u32::MAX).saturating_mul(6)
     }
 
+    fn look_up_cost(&self, records: usize) -> u32 {
+        // Tokens of two searches (20 each) and a read.
+        u32::try_from(records).unwrap_or(u32::MAX).saturating_mul(41)
+    }
+
     fn key(&self) -> Key {
         Key::None
     }
@@ -254,7 +261,7 @@ impl Pipedrive {
         let mut fields = Fields::default();
         let mut cursor: Option<String> = None;
         for _ in 0..FIELD_PAGES {
-            let mut call = Call::get(FIELDS).query("limit", PAGE);
+            let mut call = Call::get(FIELDS).query("limit", FIELD_PAGE);
             if let Some(cursor) = cursor {
                 call = call.query("cursor", cursor);
             }

@@ -77,7 +77,8 @@ pub enum Fault {
         #[serde(default)]
         written: bool,
     },
-    /// Somebody else creates the first input's contact in this instant; 409 with the existing id, nothing else is done.
+    /// Somebody else creates the first input's contact in this instant; the CRM refuses ours (HubSpot: 409 with the
+    /// existing id), or without a unique key takes both.
     Conflict,
 }
 

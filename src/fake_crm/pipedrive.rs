@@ -45,6 +45,8 @@ pub struct Options {
     pub created_status: u16,
     /// Status of a write to a person that was deleted or merged away: 404 or 410.
     pub gone_status: u16,
+    /// A person that was deleted can still be written, and stays deleted.
+    pub deleted_are_written: bool,
     /// The search also finds persons that only contain the term.
     pub loose_search: bool,
     /// How far the search is behind the writes.
@@ -71,6 +73,7 @@ impl Default for Options {
             checks_emails: false,
             created_status: 200,
             gone_status: 404,
+            deleted_are_written: false,
             loose_search: false,
             search_lag: Duration::from_secs(5),
             never_indexed: false,
@@ -230,13 +233,13 @@ impl Account {
             None if tweak.empty_results => {
                 Answer::json(200, &json!({"success": true, "data": null}))
             }
-            None => self.routed(options, request),
+            None => self.routed(options, request, tweak),
         };
         answer.headers.extend(self.meter.headers(&options.limits, request));
         answer
     }
 
-    fn routed(&mut self, options: &Options, request: &Request) -> Answer {
+    fn routed(&mut self, options: &Options, request: &Request, tweak: &Tweak) -> Answer {
         let path = request.path.as_str();
         let id = |rest: &str| rest.parse::<u64>().ok();
         if let Some(merged) =
@@ -251,7 +254,7 @@ impl Account {
             ("GET", "/api/v2/personFields") => read::person_fields(options, request),
             ("GET", "/api/v2/persons/search") => read::search(self, options, request),
             ("GET", "/api/v2/persons") => read::list(self, options, request),
-            ("POST", "/api/v2/persons") => write::create(self, options, request),
+            ("POST", "/api/v2/persons") => write::create(self, options, request, tweak),
             (method, path) => match (method, path.strip_prefix("/api/v2/persons/").and_then(id)) {
                 ("GET", Some(id)) => read::one(self, options, request, id),
                 ("PATCH", Some(id)) => write::update(self, options, request, id),

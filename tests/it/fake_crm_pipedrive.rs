@@ -131,6 +131,9 @@ async fn cases_9_to_11_and_30_applied_but_not_told() {
     post(Fault::EmptyResults);
     let hollow = call(&crm, "POST", PERSONS, &person("x@example.com")).await;
     assert_eq!(hollow.json(), json!({"success": true, "data": null}));
+    post(Fault::Conflict);
+    create(&crm, &person("y@example.com")).await;
+    assert_eq!(found(&crm, "y@example.com").await.len(), 2, "nothing keeps two writers apart");
 }
 
 #[tokio::test]
@@ -279,6 +282,13 @@ async fn cases_26_and_27_deleted_and_merged() {
     options.pipedrive.gone_status = 410;
     crm.set_options(options);
     assert_eq!(call(&crm, "PATCH", &path(ids[0]), &rename).await.status, 410);
+    let mut options = crm.options();
+    options.pipedrive.deleted_are_written = true;
+    crm.set_options(options.clone());
+    let written = call(&crm, "PATCH", &path(ids[0]), &rename).await;
+    assert_eq!((written.status, &written.json()["data"]["is_deleted"]), (200, &json!(true)));
+    options.pipedrive.deleted_are_written = false;
+    crm.set_options(options);
     assert_eq!(get(&crm, &path(ids[0])).await.status, 404);
     assert_eq!(found(&crm, "ana%40example.com").await, NOBODY);
     let merge = format!("/v1/persons/{}/merge", ids[1]);

@@ -11,7 +11,9 @@ use super::super::{CallError, Limit, Record, Remote, Reply};
 use super::fields::Field;
 use super::{FIELDS_AGE, PAGE, PERSONS, Pipedrive, SEARCH, person, said};
 
-/// Most hits of a search that are looked at. A lead that matches more persons than these is ambiguous anyway.
+/// Most hits of a search that are asked for.
+const ASKED: &str = "100";
+/// Most hits of a search that are read. A lead that matches more persons than these is ambiguous anyway.
 const HITS: usize = 10;
 /// How far Pipedrive's clock and ours may be apart.
 const CLOCKS: Duration = Duration::from_secs(120);
@@ -49,13 +51,12 @@ impl Pipedrive {
             None => BTreeSet::new(),
         };
         ids.extend(self.search(&record.lead.email, "email", &mut limits).await?);
-        let email = record.lead.email.to_lowercase();
-        let ours = |person: &Value| has_email(person, &email);
+        let ours = |person: &Value| has_email(person, &record.lead.email);
         let found = self.read(ids, &mapped, ours, &mut limits).await?;
         Ok(Reply { value: found, limits })
     }
 
-    /// Ids of the persons that the search finds.
+    /// Ids of the persons that the search finds with this value, whole and not as a part of another.
     async fn search(
         &self,
         term: &str,
@@ -66,12 +67,17 @@ impl Pipedrive {
             .query("term", term)
             .query("fields", within)
             .query("exact_match", "true")
-            .query("limit", HITS.to_string());
+            .query("limit", ASKED);
         let answer = self.call(call).await?;
         let body = said::read(&answer)?;
         *limits = said::limits(&answer);
-        let hits = person::items(&body["data"]["items"]);
-        Ok(hits.iter().filter_map(|hit| hit["item"]["id"].as_u64()).collect())
+        let listed = if within == "email" { "emails" } else { within };
+        let whole = |hit: &&Value| match hit["item"][listed].as_array() {
+            Some(values) => values.iter().any(|value| is(value, term)),
+            None => true,
+        };
+        let hits = person::items(&body["data"]["items"]).iter().filter(whole);
+        Ok(hits.filter_map(|hit| hit["item"]["id"].as_u64()).take(HITS).collect())
     }
 
     /// Ids of the persons with the lead's key or address that were made since a create of ours began. The list is not
@@ -87,7 +93,6 @@ impl Pipedrive {
             .unwrap_or(Timestamp::UNIX_EPOCH);
         // Fractions of a second are refused.
         let from = from.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let email = record.lead.email.to_lowercase();
         let mut ids = BTreeSet::new();
         let mut cursor: Option<String> = None;
         for _ in 0..RECENT_PAGES {
@@ -103,7 +108,7 @@ impl Pipedrive {
             let body = said::read(&answer)?;
             *limits = said::limits(&answer);
             let people = person::items(&body["data"]);
-            let ours = people.iter().filter(|person| has_email(person, &email));
+            let ours = people.iter().filter(|person| has_email(person, &record.lead.email));
             ids.extend(ours.filter_map(|person| person["id"].as_u64()));
             // Newest first: what follows was there before, and only changed since.
             let last = people.last().and_then(|person| person["add_time"].as_str());
@@ -155,8 +160,12 @@ impl Pipedrive {
     }
 }
 
-/// Whether a person has this lower-case address, as primary one or another.
+/// Whether a person has this address, as primary one or another.
 fn has_email(person: &Value, email: &str) -> bool {
-    let mut values = person::items(&person["emails"]).iter().filter_map(|e| e["value"].as_str());
-    values.any(|value| value.trim().to_lowercase() == email)
+    person::items(&person["emails"]).iter().any(|entry| is(&entry["value"], email))
+}
+
+/// Whether a value is this text, letter case ignored.
+fn is(value: &Value, text: &str) -> bool {
+    value.as_str().is_some_and(|value| value.trim().to_lowercase() == text.to_lowercase())
 }

@@ -33,6 +33,10 @@ pub(super) fn written(
         _ => return Err(refusal(answer, Some(record))),
     }
     let body = answer.json()?;
+    if asked.is_some() && body["data"]["is_deleted"] == true {
+        // It took the write, but nobody sees the person any more.
+        return Ok(Outcome::Gone);
+    }
     match id(&body["data"]["id"]).filter(|_| body["success"] != false) {
         Some(id) => Ok(Outcome::Written { remote_id: Some(id), created: Some(asked.is_none()) }),
         None => Err(CallError::Unknown {

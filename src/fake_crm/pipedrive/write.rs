@@ -1,8 +1,11 @@
 //! Create, update, delete, merge.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::super::exchange::{Answer, Request};
+use super::super::fault::Tweak;
 use super::{Account, Entry, Options, Person, errors, fields};
 
 /// Fields that only exist with contact sync.
@@ -98,7 +101,12 @@ impl Person {
     }
 }
 
-pub(super) fn create(account: &mut Account, options: &Options, request: &Request) -> Answer {
+pub(super) fn create(
+    account: &mut Account,
+    options: &Options,
+    request: &Request,
+    tweak: &Tweak,
+) -> Answer {
     let change = match parse(options, request) {
         Ok(change) => change,
         Err(refused) => return refused,
@@ -111,6 +119,10 @@ pub(super) fn create(account: &mut Account, options: &Options, request: &Request
     }
     let mut person = Person::named(name);
     person.write(change);
+    if tweak.conflict {
+        // Somebody makes the same person in this instant, and nothing keeps us apart.
+        account.made_by_hand(&person.email(), &BTreeMap::new());
+    }
     let id = account.make(person);
     stored(account, options, id, options.created_status)
 }
@@ -127,7 +139,9 @@ pub(super) fn update(
     };
     let person = match account.persons.get_mut(&id) {
         None => return errors::no_person(404),
-        Some(person) if person.gone => return errors::no_person(options.gone_status),
+        Some(person) if person.gone && !options.deleted_are_written => {
+            return errors::no_person(options.gone_status);
+        }
         Some(person) => person,
     };
     person.write(change);
