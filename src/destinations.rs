@@ -14,15 +14,14 @@ use crate::config;
 use crate::lead::{Field, Lead};
 
 mod batch;
+mod brevo;
 mod cached;
-// Of these two some parts wait for the next destination.
-#[allow(dead_code)]
 mod client;
 mod error;
 mod hubspot;
-#[allow(dead_code)]
 mod oauth;
 mod outcome;
+mod pipedrive;
 mod salesforce;
 mod tokens;
 mod typed;
@@ -35,8 +34,14 @@ pub use outcome::{CallError, Limit, Outcome, Page, Remote, Reply};
 pub use tokens::{InMemory, TokenStore, TokenStoreError};
 
 /// Every kind of CRM there is.
-pub const DESTINATIONS: &[&Kind] =
-    &[&hubspot::KIND, &salesforce::KIND, &webhook::KIND, &zoho::KIND];
+pub const DESTINATIONS: &[&Kind] = &[
+    &brevo::KIND,
+    &hubspot::KIND,
+    &pipedrive::KIND,
+    &salesforce::KIND,
+    &webhook::KIND,
+    &zoho::KIND,
+];
 
 /// A kind of CRM.
 pub struct Kind {
@@ -160,6 +165,8 @@ pub struct Record {
     pub remote_id: Option<String>,
     /// What is sent: CRM property to value; `None` clears it at the CRM. Own fields only, sorted by property.
     pub properties: Vec<(String, Option<String>)>,
+    /// How long ago a contact of it began to be made by a call whose outcome is not known (only [`Key::None`]).
+    pub creating_for: Option<Duration>,
 }
 
 /// A value of the lead and where it goes.
@@ -228,6 +235,11 @@ pub trait Destination: Send + Sync {
     /// What a push of so many records takes of the day's limit: calls, or the CRM's tokens or credits.
     fn cost(&self, _records: usize) -> u32 {
         1
+    }
+
+    /// What a look-up of so many records takes of it.
+    fn look_up_cost(&self, records: usize) -> u32 {
+        self.cost(records)
     }
 
     /// Whether the CRM itself enforces the key.

@@ -1,7 +1,7 @@
 //! A stand-in CRM that speaks real HTTP and keeps state: for tests, the demo and anybody's trial runs.
 //!
-//! One server plays several CRMs ([`Crm`]): HubSpot, Salesforce and Zoho with their habits, a plain CRM that knows no
-//! unique key, and a receiver of signed webhooks. Faults are scripted per request or drawn from a seed, and a
+//! One server plays several CRMs ([`Crm`]): Brevo, HubSpot, Pipedrive, Salesforce and Zoho with their habits, a plain CRM
+//! that knows no unique key, and a receiver of signed webhooks. Faults are scripted per request or drawn from a seed, and a
 //! fault may strike *after* the write was done, which is where duplicates come from. It shares no code with
 //! the destinations it tests, so that it cannot share their mistakes: it imports nothing of this house.
 
@@ -18,11 +18,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+mod behind;
+pub mod brevo;
 mod control;
 mod exchange;
 pub mod fault;
 pub mod hubspot;
 mod page;
+pub mod pipedrive;
 pub mod plain;
 pub mod salesforce;
 mod select;
@@ -30,14 +33,19 @@ mod socket;
 pub mod webhook;
 pub mod zoho;
 
+pub use behind::{Act, Behind};
 pub use fault::{Apply, Body, Fault, FaultRates, Order, Scripted};
 
 /// Which of the CRMs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Crm {
+    /// `/v3/contacts…`
+    Brevo,
     /// `/crm/v3/objects/contacts…`
     Hubspot,
+    /// `/api/v2/persons…`
+    Pipedrive,
     /// `/plain/contacts`
     Plain,
     /// `/services/data…`, `/services/oauth2/token`
@@ -50,15 +58,27 @@ pub enum Crm {
 
 impl Crm {
     /// All of them.
-    pub const ALL: [Crm; 5] = [Crm::Hubspot, Crm::Plain, Crm::Salesforce, Crm::Webhook, Crm::Zoho];
+    pub const ALL: [Crm; 7] = [
+        Crm::Brevo,
+        Crm::Hubspot,
+        Crm::Pipedrive,
+        Crm::Plain,
+        Crm::Salesforce,
+        Crm::Webhook,
+        Crm::Zoho,
+    ];
 }
 
 /// How the stand-in behaves.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
+    /// Brevo's part.
+    pub brevo: brevo::Options,
     /// HubSpot's part.
     pub hubspot: hubspot::Options,
+    /// Pipedrive's part.
+    pub pipedrive: pipedrive::Options,
     /// The plain CRM's part.
     pub plain: plain::Options,
     /// Salesforce's part.
@@ -82,7 +102,7 @@ pub struct Contact {
     pub email: String,
     /// Properties with a value, as text. Webhook: members of the last `data`.
     pub properties: BTreeMap<String, String>,
-    /// Not one of the CRM's contacts any more: in the bin, merged into another, or a lead that was converted.
+    /// Not one of the CRM's contacts any more: in the bin, deleted, merged into another, or a lead that was converted.
     pub archived: bool,
 }
 
@@ -163,7 +183,9 @@ struct State {
     arrived: u64,
     applied: u64,
     statuses: BTreeMap<String, u64>,
+    brevo: brevo::Account,
     hubspot: hubspot::Account,
+    pipedrive: pipedrive::Account,
     plain: plain::Contacts,
     salesforce: salesforce::Account,
     webhook: webhook::Receiver,
@@ -180,7 +202,9 @@ impl State {
             arrived: 0,
             applied: 0,
             statuses: BTreeMap::new(),
+            brevo: brevo::Account::default(),
             hubspot: hubspot::Account::default(),
+            pipedrive: pipedrive::Account::default(),
             plain: plain::Contacts::default(),
             salesforce: salesforce::Account::default(),
             webhook: webhook::Receiver::default(),
@@ -196,8 +220,12 @@ impl State {
     }
 
     /// Takes the fault of a request: the first scripted one that fits, else one by chance.
-    fn take_fault(&mut self, path: &str) -> Option<Fault> {
-        let fits = |s: &Scripted| s.path.as_deref().is_none_or(|p| path.starts_with(p));
+    fn take_fault(&mut self, method: &str, path: &str) -> Option<Fault> {
+        let fits =
+            |s: &Scripted| match s.path.as_deref().map(|p| p.split_once(' ').unwrap_or(("", p))) {
+                None => true,
+                Some((of, prefix)) => (of.is_empty() || of == method) && path.starts_with(prefix),
+            };
         match self.script.iter().position(fits) {
             Some(at) => self.script.remove(at).map(|s| s.fault),
             None => self.options.rates.draw(&mut self.rng),
@@ -206,7 +234,9 @@ impl State {
 
     fn contacts(&self, crm: Crm) -> Vec<Contact> {
         match crm {
+            Crm::Brevo => self.brevo.contacts(),
             Crm::Hubspot => self.hubspot.contacts(),
+            Crm::Pipedrive => self.pipedrive.contacts(),
             Crm::Plain => self.plain.contacts(),
             Crm::Salesforce => self.salesforce.contacts(),
             Crm::Webhook => self.webhook.contacts(),
@@ -216,7 +246,9 @@ impl State {
 
     fn creates_per_email(&self, crm: Crm) -> &BTreeMap<String, u64> {
         match crm {
+            Crm::Brevo => &self.brevo.creates,
             Crm::Hubspot => &self.hubspot.creates,
+            Crm::Pipedrive => &self.pipedrive.creates,
             Crm::Plain => &self.plain.creates,
             Crm::Salesforce => &self.salesforce.creates,
             Crm::Webhook => &self.webhook.creates,
@@ -241,7 +273,9 @@ impl State {
             contacts: per_email.values().sum(),
             creates: self.creates_per_email(crm).values().sum(),
             updates: match crm {
+                Crm::Brevo => self.brevo.updates,
                 Crm::Hubspot => self.hubspot.updates,
+                Crm::Pipedrive => self.pipedrive.updates,
                 Crm::Plain => self.plain.updates,
                 Crm::Salesforce => self.salesforce.updates,
                 Crm::Webhook => self.webhook.updates,

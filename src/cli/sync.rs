@@ -97,7 +97,7 @@ async fn pass(
 
 /// One lead as it would be sent. What depends on what the CRM has says so: a dry run makes no calls.
 fn show(prepared: &Prepared, destination: &Configured) -> std::io::Result<()> {
-    let Record { lead, remote_id, properties } = &prepared.record;
+    let Record { lead, remote_id, properties, .. } = &prepared.record;
     let how = match remote_id {
         Some(id) => format!("known there as {id}"),
         None if prepared.needs_look_up(destination) => "looked up there first".to_owned(),

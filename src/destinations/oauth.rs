@@ -3,9 +3,11 @@
 //! Making one is single-flight: callers that come meanwhile wait for the same answer. It runs in a task of its own, so
 //! that a caller whose deadline passes does not throw away a refresh token that the CRM has just replaced.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, header};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -43,6 +45,8 @@ pub(super) struct Settings {
 pub(super) enum Encoding {
     /// As RFC 6749 has it.
     Form,
+    /// The same, with id and secret of the client by HTTP Basic (RFC 6749, 2.3.1).
+    FormBasic,
     Json,
 }
 
@@ -68,6 +72,8 @@ struct State {
 struct Access {
     authorization: HeaderValue,
     base: Option<String>,
+    /// The client for `base`, once it is made: its connections are used again.
+    client: Arc<OnceLock<Client>>,
     ends: Option<Instant>,
     /// Counts up, so that of many callers with the same stale token the first one renews it.
     number: u64,
@@ -99,10 +105,15 @@ impl OAuth {
         access: &Access,
     ) -> Result<Answer, CallError> {
         let call = call.clone().header(header::AUTHORIZATION, access.authorization.clone());
-        match &access.base {
-            Some(base) => client.at(base)?.call(call).await,
-            None => client.call(call).await,
-        }
+        let Some(base) = &access.base else { return client.call(call).await };
+        let there = match access.client.get() {
+            Some(client) => client.clone(),
+            None => {
+                let made = client.at(base)?;
+                access.client.get_or_init(|| made).clone()
+            }
+        };
+        there.call(call).await
     }
 
     /// A valid token, and not the one with the number `stale`.
@@ -189,6 +200,9 @@ impl Inner {
             ("client_id", client_id),
             ("client_secret", client_secret.expose()),
         ];
+        if *encoding == Encoding::FormBasic {
+            fields.truncate(1);
+        }
         if let Some(token) = refresh_token {
             fields[0].1 = "refresh_token";
             fields.push(("refresh_token", token.expose()));
@@ -196,6 +210,9 @@ impl Inner {
         let call = Call::post("");
         let call = match encoding {
             Encoding::Form => call.form(&fields),
+            Encoding::FormBasic => {
+                call.form(&fields).header(header::AUTHORIZATION, basic(client_id, client_secret)?)
+            }
             Encoding::Json => {
                 let members = fields.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
                 call.json(&Value::Object(members.collect()))
@@ -266,8 +283,18 @@ impl Inner {
             now.checked_add(length.saturating_sub(MARGIN).max(length / 2))
         });
         let base = self.settings.base_member.and_then(|name| body[name].as_str());
-        Ok(Access { authorization, base: base.map(str::to_owned), ends, number })
+        let base = base.map(str::to_owned);
+        Ok(Access { authorization, base, client: Arc::default(), ends, number })
     }
+}
+
+/// The header of HTTP Basic.
+fn basic(client_id: &str, client_secret: &Secret) -> Result<HeaderValue, CallError> {
+    let encoded = STANDARD.encode(format!("{client_id}:{}", client_secret.expose()));
+    let mut basic = HeaderValue::try_from(format!("Basic {encoded}"))
+        .map_err(|_| unreachable("the client's id cannot stand in a header"))?;
+    basic.set_sensitive(true);
+    Ok(basic)
 }
 
 fn unreachable(message: &str) -> CallError {

@@ -1,11 +1,13 @@
 //! The stand-in's own routes: look at it, script it, reset it.
 //!
 //! `GET /` a page; `GET /_fake/summary`, `/_fake/contacts?crm=hubspot`, `/_fake/calls`, `/_fake/options`;
-//! `POST /_fake/faults` one fault or a list, `/_fake/options` the members to change, `/_fake/release`, `/_fake/reset`;
+//! `POST /_fake/faults` one fault or a list, `/_fake/options` the members to change, `/_fake/release`, `/_fake/reset`,
+//! `/_fake/behind` what people do in a CRM behind everybody's back ([`Behind`]);
 //! `POST /_fake/salesforce`, `/_fake/zoho` something that people do there by hand.
 
 use serde_json::{Value, json};
 
+use super::behind::{self, Behind};
 use super::exchange::{Answer, Request};
 use super::fault::Scripted;
 use super::{Crm, Options, Progress, Shared, State, page};
@@ -37,6 +39,15 @@ pub(super) fn route(shared: &Shared, request: &Request) -> Answer {
         },
         ("POST", "/_fake/salesforce") => acted(&request.body, |act| state.salesforce(act)),
         ("POST", "/_fake/zoho") => acted(&request.body, |act| state.zoho(act)),
+        ("POST", "/_fake/behind") => match serde_json::from_slice::<Behind>(&request.body) {
+            Ok(act) => match behind::act(&mut state, act) {
+                Some(id) => Answer::json(200, &json!({"id": id})),
+                None => {
+                    Answer::json(404, &json!({"status": "error", "message": "no such contact"}))
+                }
+            },
+            Err(refused) => bad(&refused),
+        },
         ("POST", "/_fake/release") => {
             shared.released.send_modify(|n| *n += 1);
             Answer::empty(204)

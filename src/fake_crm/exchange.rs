@@ -20,7 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::fault::{Body, Fault, Wait};
 use super::socket::Socket;
-use super::{CALLS_KEPT, Call, Shared, State, control, hubspot, plain, salesforce, webhook, zoho};
+use super::{
+    CALLS_KEPT, Call, Shared, State, brevo, control, hubspot, pipedrive, plain, salesforce,
+    webhook, zoho,
+};
 
 /// Largest request body; HubSpot's own limit is near this.
 const MAX_BODY: usize = 16 << 20;
@@ -216,13 +219,13 @@ async fn handle(shared: &Shared, request: &Request) -> End {
 /// Logs the request and takes its fault.
 fn arrive(shared: &Shared, request: &Request) -> (u64, Fault) {
     let mut state = shared.state();
-    let fault = state.take_fault(&request.path);
+    let fault = state.take_fault(&request.method, &request.path);
     state.arrived += 1;
     let seq = state.arrived;
     if state.calls.len() == CALLS_KEPT {
         state.calls.pop_front();
     }
-    let secret = ["authorization", "proxy-authorization", "cookie"];
+    let secret = ["api-key", "authorization", "cookie", "proxy-authorization", "x-api-token"];
     let path = match request.query.is_empty() || request.path.ends_with("/token") {
         true => request.path.clone(),
         false => format!("{}?{}", request.path, request.query),
@@ -273,6 +276,10 @@ fn apply(shared: &Shared, seq: u64, request: &Request, fault: &Fault) -> Answer 
         state.hubspot.route(&state.options.hubspot, request, &tweak, &mut state.rng)
     } else if salesforce::owns(&request.path) {
         state.salesforce.route(&state.options.salesforce, request, &tweak)
+    } else if brevo::owns(&request.path) {
+        state.brevo.route(&state.options.brevo, request, &tweak)
+    } else if pipedrive::owns(&request.path) {
+        state.pipedrive.route(&state.options.pipedrive, request, &tweak)
     } else if request.path.starts_with("/plain/") {
         plain::route(&mut state.plain, &state.options.plain, request)
     } else if request.path == "/webhook" {
@@ -316,17 +323,26 @@ async fn pause(released: &mut watch::Receiver<u64>, wait: Wait) {
 
 /// The limit is reached, as the CRM of that path words it.
 fn rate_limited(path: &str, retry_after: Option<u64>, daily: bool) -> Answer {
-    match path {
-        path if salesforce::owns(path) => salesforce::errors::too_many(daily, 100_000),
-        path if zoho::owns(path) => zoho::errors::too_many(daily),
-        _ => hubspot::errors::too_many(daily, retry_after, (190, 0, 10_000)),
+    let mut answer = match path {
+        path if salesforce::owns(path) => return salesforce::errors::too_many(daily, 100_000),
+        path if zoho::owns(path) => return zoho::errors::too_many(daily),
+        path if brevo::owns(path) => brevo::errors::too_many(),
+        path if pipedrive::owns(path) => pipedrive::errors::too_many(),
+        _ => return hubspot::errors::too_many(daily, retry_after, (190, 0, 10_000)),
+    };
+    if daily && pipedrive::owns(path) {
+        answer.headers.push(("x-daily-ratelimit-token-remaining", "0".to_owned()));
     }
+    answer.headers.extend(retry_after.map(|seconds| ("retry-after", seconds.to_string())));
+    answer
 }
 
 fn refusal(path: &str, status: u16, body: Body) -> Answer {
     let envelope = match path {
         path if salesforce::owns(path) => salesforce::errors::of_status(status),
         path if zoho::owns(path) => zoho::errors::of_status(status),
+        path if brevo::owns(path) => brevo::errors::of_status(status),
+        path if pipedrive::owns(path) => pipedrive::errors::of_status(status),
         _ => hubspot::errors::of_status(status),
     };
     let mut answer = match body {

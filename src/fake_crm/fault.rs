@@ -31,7 +31,7 @@ pub enum Fault {
         /// `Retry-After`, in seconds.
         #[serde(default)]
         retry_after: Option<u64>,
-        /// The daily limit instead of that of a short time.
+        /// The daily limit instead of that of a short time (HubSpot, Pipedrive, Salesforce, Zoho).
         #[serde(default)]
         daily: bool,
     },
@@ -124,7 +124,8 @@ pub enum Order {
 /// A fault that waits for its request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scripted {
-    /// Only requests whose path begins so; absent: any request but those to the stand-in's own pages.
+    /// Only requests whose path begins so, or method and path ("POST /api/v2/persons"); absent: any request but those to the
+    /// stand-in's own pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// The fault.

@@ -58,8 +58,12 @@ pub fn prepare(claimed: Claimed, destination: &Configured) -> Prepared {
     // What is only sent with a new contact is no news to one that is there.
     let news = properties.iter().zip(&writes).filter(|(_, write)| **write != Write::OnCreate);
     let hash = payload::hash(&claimed.lead, whole, news.map(|(property, _)| property));
-    let record =
-        Record { lead: claimed.lead.clone(), remote_id: claimed.remote_id.clone(), properties };
+    let record = Record {
+        lead: claimed.lead.clone(),
+        remote_id: claimed.remote_id.clone(),
+        properties,
+        creating_for: claimed.creating_for,
+    };
     Prepared {
         claimed,
         record,

@@ -15,25 +15,26 @@ const UPSERT: &str = "/crm/v3/objects/contacts/batch/upsert";
 const CONTACTS: &str = "/crm/v3/objects/contacts";
 
 /// An answer, read to the end of the connection.
-struct Reply {
-    status: u16,
+pub struct Reply {
+    pub status: u16,
     headers: BTreeMap<String, String>,
-    body: Vec<u8>,
+    pub body: Vec<u8>,
     /// As long as its Content-Length says.
     complete: bool,
 }
 
 impl Reply {
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
 }
 
-async fn send(
+/// One request, answered within 20 s.
+pub async fn send(
     to: SocketAddr,
     method: &str,
     path: &str,

@@ -136,6 +136,7 @@ mod tests {
             }),
             remote_id: by_id.then(|| at.to_string()),
             properties: Vec::new(),
+            creating_for: None,
         };
         (0..n).map(record).collect()
     }

@@ -271,7 +271,12 @@ mod tests {
     fn record(remote_id: Option<&str>) -> Record {
         let lead = Lead { email: "ana@example.com".to_owned(), ..Lead::default() };
         let properties = vec![("LastName".to_owned(), Some("Anastasia".to_owned()))];
-        Record { lead: Arc::new(lead), remote_id: remote_id.map(str::to_owned), properties }
+        Record {
+            lead: Arc::new(lead),
+            remote_id: remote_id.map(str::to_owned),
+            creating_for: None,
+            properties,
+        }
     }
 
     fn answer(status: u16, body: &Value) -> Answer {
