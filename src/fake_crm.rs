@@ -1,7 +1,7 @@
 //! A stand-in CRM that speaks real HTTP and keeps state: for tests, the demo and anybody's trial runs.
 //!
-//! One server plays several CRMs ([`Crm`]): HubSpot, Salesforce and Zoho with their habits, a plain CRM that knows no
-//! unique key, and a receiver of signed webhooks. Faults are scripted per request or drawn from a seed, and a
+//! One server plays several CRMs ([`Crm`]): HubSpot, Odoo, RD Station, Salesforce and Zoho with their habits, a plain
+//! CRM that knows no unique key, and a receiver of signed webhooks. Faults are scripted per request or drawn from a seed, and a
 //! fault may strike *after* the write was done, which is where duplicates come from. It shares no code with
 //! the destinations it tests, so that it cannot share their mistakes: it imports nothing of this house.
 
@@ -22,8 +22,10 @@ mod control;
 mod exchange;
 pub mod fault;
 pub mod hubspot;
+pub mod odoo;
 mod page;
 pub mod plain;
+pub mod rdstation;
 pub mod salesforce;
 mod select;
 mod socket;
@@ -38,8 +40,12 @@ pub use fault::{Apply, Body, Fault, FaultRates, Order, Scripted};
 pub enum Crm {
     /// `/crm/v3/objects/contacts…`
     Hubspot,
+    /// `/jsonrpc`, `/json/2/…`
+    Odoo,
     /// `/plain/contacts`
     Plain,
+    /// `/platform/…`, `/auth/token`
+    Rdstation,
     /// `/services/data…`, `/services/oauth2/token`
     Salesforce,
     /// `/webhook`
@@ -50,7 +56,15 @@ pub enum Crm {
 
 impl Crm {
     /// All of them.
-    pub const ALL: [Crm; 5] = [Crm::Hubspot, Crm::Plain, Crm::Salesforce, Crm::Webhook, Crm::Zoho];
+    pub const ALL: [Crm; 7] = [
+        Crm::Hubspot,
+        Crm::Odoo,
+        Crm::Plain,
+        Crm::Rdstation,
+        Crm::Salesforce,
+        Crm::Webhook,
+        Crm::Zoho,
+    ];
 }
 
 /// How the stand-in behaves.
@@ -59,8 +73,12 @@ impl Crm {
 pub struct Options {
     /// HubSpot's part.
     pub hubspot: hubspot::Options,
+    /// Odoo's part.
+    pub odoo: odoo::Options,
     /// The plain CRM's part.
     pub plain: plain::Options,
+    /// RD Station's part.
+    pub rdstation: rdstation::Options,
     /// Salesforce's part.
     pub salesforce: salesforce::Options,
     /// The webhook receiver's part.
@@ -76,13 +94,13 @@ pub struct Options {
 /// A contact as the stand-in keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Contact {
-    /// The CRM's id; the lead id at the webhook receiver.
+    /// The CRM's id; the lead id at the webhook receiver; "crm.lead,7" of a lead at Odoo.
     pub id: String,
     /// Lower case.
     pub email: String,
     /// Properties with a value, as text. Webhook: members of the last `data`.
     pub properties: BTreeMap<String, String>,
-    /// Not one of the CRM's contacts any more: in the bin, merged into another, or a lead that was converted.
+    /// Not one of the CRM's contacts any more: in the bin, merged into another, a lead that was converted; or archived.
     pub archived: bool,
 }
 
@@ -164,7 +182,9 @@ struct State {
     applied: u64,
     statuses: BTreeMap<String, u64>,
     hubspot: hubspot::Account,
+    odoo: odoo::Account,
     plain: plain::Contacts,
+    rdstation: rdstation::Account,
     salesforce: salesforce::Account,
     webhook: webhook::Receiver,
     zoho: zoho::Account,
@@ -181,7 +201,9 @@ impl State {
             applied: 0,
             statuses: BTreeMap::new(),
             hubspot: hubspot::Account::default(),
+            odoo: odoo::Account::default(),
             plain: plain::Contacts::default(),
+            rdstation: rdstation::Account::default(),
             salesforce: salesforce::Account::default(),
             webhook: webhook::Receiver::default(),
             zoho: zoho::Account::default(),
@@ -207,7 +229,9 @@ impl State {
     fn contacts(&self, crm: Crm) -> Vec<Contact> {
         match crm {
             Crm::Hubspot => self.hubspot.contacts(),
+            Crm::Odoo => self.odoo.contacts(),
             Crm::Plain => self.plain.contacts(),
+            Crm::Rdstation => self.rdstation.contacts(),
             Crm::Salesforce => self.salesforce.contacts(),
             Crm::Webhook => self.webhook.contacts(),
             Crm::Zoho => self.zoho.contacts(),
@@ -217,7 +241,9 @@ impl State {
     fn creates_per_email(&self, crm: Crm) -> &BTreeMap<String, u64> {
         match crm {
             Crm::Hubspot => &self.hubspot.creates,
+            Crm::Odoo => &self.odoo.creates,
             Crm::Plain => &self.plain.creates,
+            Crm::Rdstation => &self.rdstation.creates,
             Crm::Salesforce => &self.salesforce.creates,
             Crm::Webhook => &self.webhook.creates,
             Crm::Zoho => &self.zoho.creates,
@@ -242,7 +268,9 @@ impl State {
             creates: self.creates_per_email(crm).values().sum(),
             updates: match crm {
                 Crm::Hubspot => self.hubspot.updates,
+                Crm::Odoo => self.odoo.updates,
                 Crm::Plain => self.plain.updates,
+                Crm::Rdstation => self.rdstation.updates,
                 Crm::Salesforce => self.salesforce.updates,
                 Crm::Webhook => self.webhook.updates,
                 Crm::Zoho => self.zoho.updates,

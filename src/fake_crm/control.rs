@@ -2,7 +2,7 @@
 //!
 //! `GET /` a page; `GET /_fake/summary`, `/_fake/contacts?crm=hubspot`, `/_fake/calls`, `/_fake/options`;
 //! `POST /_fake/faults` one fault or a list, `/_fake/options` the members to change, `/_fake/release`, `/_fake/reset`;
-//! `POST /_fake/salesforce`, `/_fake/zoho` something that people do there by hand.
+//! `POST /_fake/salesforce`, `/_fake/zoho`, `/_fake/odoo/merge` and the like something that people do there by hand.
 
 use serde_json::{Value, json};
 
@@ -37,6 +37,12 @@ pub(super) fn route(shared: &Shared, request: &Request) -> Answer {
         },
         ("POST", "/_fake/salesforce") => acted(&request.body, |act| state.salesforce(act)),
         ("POST", "/_fake/zoho") => acted(&request.body, |act| state.zoho(act)),
+        ("POST", path) if path.starts_with("/_fake/odoo/") => {
+            act(path, request, |action, body| state.odoo.act(action, body))
+        }
+        ("POST", path) if path.starts_with("/_fake/rdstation/") => {
+            act(path, request, |action, body| state.rdstation.act(action, body))
+        }
         ("POST", "/_fake/release") => {
             shared.released.send_modify(|n| *n += 1);
             Answer::empty(204)
@@ -48,6 +54,14 @@ pub(super) fn route(shared: &Shared, request: &Request) -> Answer {
         }
         _ => Answer::not_found(),
     }
+}
+
+/// Does at a CRM what people do there in its own screens.
+fn act(path: &str, request: &Request, mut act: impl FnMut(&str, &Value) -> Answer) -> Answer {
+    let action = path.rsplit('/').next().unwrap_or_default();
+    // An action without a body is one.
+    let body = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
+    act(action, &body)
 }
 
 /// Forgets everything but the options.

@@ -20,7 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::fault::{Body, Fault, Wait};
 use super::socket::Socket;
-use super::{CALLS_KEPT, Call, Shared, State, control, hubspot, plain, salesforce, webhook, zoho};
+use super::{
+    CALLS_KEPT, Call, Shared, State, control, hubspot, odoo, plain, rdstation, salesforce, webhook,
+    zoho,
+};
 
 /// Largest request body; HubSpot's own limit is near this.
 const MAX_BODY: usize = 16 << 20;
@@ -273,6 +276,10 @@ fn apply(shared: &Shared, seq: u64, request: &Request, fault: &Fault) -> Answer 
         state.hubspot.route(&state.options.hubspot, request, &tweak, &mut state.rng)
     } else if salesforce::owns(&request.path) {
         state.salesforce.route(&state.options.salesforce, request, &tweak)
+    } else if odoo::Account::owns(&request.path) {
+        state.odoo.route(&state.options.odoo, request, &tweak)
+    } else if rdstation::Account::owns(&request.path) {
+        state.rdstation.route(&state.options.rdstation, request)
     } else if request.path.starts_with("/plain/") {
         plain::route(&mut state.plain, &state.options.plain, request)
     } else if request.path == "/webhook" {
@@ -317,6 +324,7 @@ async fn pause(released: &mut watch::Receiver<u64>, wait: Wait) {
 /// The limit is reached, as the CRM of that path words it.
 fn rate_limited(path: &str, retry_after: Option<u64>, daily: bool) -> Answer {
     match path {
+        path if rdstation::Account::owns(path) => rdstation::errors::too_many(retry_after),
         path if salesforce::owns(path) => salesforce::errors::too_many(daily, 100_000),
         path if zoho::owns(path) => zoho::errors::too_many(daily),
         _ => hubspot::errors::too_many(daily, retry_after, (190, 0, 10_000)),
@@ -325,6 +333,7 @@ fn rate_limited(path: &str, retry_after: Option<u64>, daily: bool) -> Answer {
 
 fn refusal(path: &str, status: u16, body: Body) -> Answer {
     let envelope = match path {
+        path if rdstation::Account::owns(path) => rdstation::errors::of_status(status),
         path if salesforce::owns(path) => salesforce::errors::of_status(status),
         path if zoho::owns(path) => zoho::errors::of_status(status),
         _ => hubspot::errors::of_status(status),

@@ -8,6 +8,8 @@ mod destinations;
 mod destinations_salesforce;
 mod destinations_zoho;
 mod fake_crm;
+mod fake_crm_odoo;
+mod fake_crm_rdstation;
 mod fake_crm_salesforce;
 mod fake_crm_zoho;
 mod fetch;
@@ -18,6 +20,8 @@ mod import;
 mod lease;
 mod merge;
 mod migrate;
+#[path = "../odoo/cases.rs"]
+mod odoo_cases;
 mod payloads;
 mod pool;
 mod private_pg;
