@@ -256,7 +256,10 @@ pub async fn what_is_wrong_comes_as_messages_and_undoes_all(odoo: &Odoo) {
     assert!(said[0].2.starts_with("Unknown error during import: <class 'ValueError'>"), "{said:?}");
     let many: Vec<Value> = (0..30).map(|n| row(n, "nosuch")).collect();
     let result = odoo.load(PARTNER, &["id", "name", "type"], json!(many)).await;
-    assert_eq!(refused(&result).len(), 10, "it gives up after ten");
+    assert_eq!(refused(&result).len(), 30, "all that cannot be read");
+    let many: Vec<Value> = (0..30).map(|n| json!([odoo.external(&format!("w{n}")), ""])).collect();
+    let result = odoo.load(PARTNER, &["id", "name"], json!(many)).await;
+    assert_eq!(refused(&result).len(), 10, "of what cannot be written, ten");
     let last = result["messages"].as_array().unwrap().last().unwrap();
     assert_eq!(last["type"], "warning");
     assert!(last["record"].is_null());
@@ -386,8 +389,12 @@ pub async fn who_may_not(odoo: &Odoo) {
     let call = (PARTNER, "search");
     let wrong = odoo.as_user((odoo.uid, "wrong"), call, json!([one]), json!({})).await;
     assert_eq!(wrong.unwrap_err(), denied);
-    let other = odoo.as_user((odoo.uid + 1000, &odoo.key), call, json!([one]), json!({})).await;
+    let other = odoo.as_user((2, &odoo.key), call, json!([one]), json!({})).await;
     assert_eq!(other.unwrap_err(), denied, "a key is good for its own user");
+    let nobody = odoo.as_user((odoo.uid + 1000, &odoo.key), call, json!([one]), json!({})).await;
+    let raised = nobody.unwrap_err();
+    assert_eq!(raised.name, "odoo.exceptions.MissingError");
+    assert!(raised.message.contains("(Record: res.users("), "{raised:?}");
     let login = json!([odoo.database, odoo.login, odoo.key, {}]);
     let uid = odoo.service("common", "authenticate", login).await;
     assert_eq!(uid, Ok(json!(odoo.uid)));
@@ -450,7 +457,9 @@ pub async fn searches_are_paged(odoo: &Odoo) {
     let expected = |n: usize| json!({"id": made[n], "email_normalized": emails[n]});
     assert_eq!(found, json!([expected(1), expected(2)]));
     let either = json!(["|", ["id", "in", [made[0]]], ["email_normalized", "in", [emails[4]]]]);
-    assert_eq!(odoo.search(PARTNER, either).await, json!([made[0], made[4]]));
+    let by_id = json!({"order": "id"});
+    let found = odoo.call(PARTNER, "search", json!([either]), by_id).await;
+    assert_eq!(found, json!([made[0], made[4]]), "of itself the order is any");
 }
 
 pub async fn what_is_no_call_is_a_page(odoo: &Odoo) {

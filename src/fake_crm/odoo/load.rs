@@ -10,7 +10,7 @@ use super::fields::FieldType;
 use super::methods::{Args, Caller, forbidden, with_defaults};
 use super::{Account, Model, Options, Raised};
 
-/// Odoo stops after so many errors where more than one record in ten has one.
+/// Odoo stops after so many records that cannot be written where more than one in ten is so.
 const MAX_ERRORS: usize = 10;
 
 /// What becomes of a row.
@@ -50,19 +50,20 @@ pub(super) fn load(
     if tweak.empty_results {
         return Ok(json!({"ids": [], "messages": [], "nextrow": 0}));
     }
-    let (mut rows, mut errors, mut coming) = (Vec::new(), 0, BTreeSet::new());
+    let (mut rows, mut unread, mut unwritten) = (Vec::new(), 0, 0);
+    let mut coming = BTreeSet::new();
     for (at, row) in data.iter().enumerate() {
-        let (target, values, mut said) = read(account, options, model, &columns, row, args);
-        if !said.iter().any(|(kind, _)| *kind == "error") {
-            let wrong = refused(account, options, caller, model, &target, &values, args, &coming);
-            said.extend(wrong.map(|wrong| ("error", wrong)));
-        }
-        if let Target::New(Some(external)) = &target {
-            coming.insert(external.clone());
-        }
-        errors += said.iter().filter(|(kind, _)| *kind == "error").count();
+        let (target, values, said) = read(account, options, model, &columns, row, args);
+        let bad = said.iter().any(|(kind, _)| *kind == "error");
+        unread += usize::from(bad);
         messages.extend(said.into_iter().map(|(kind, said)| message(at, kind, said)));
-        if errors >= MAX_ERRORS && errors * MAX_ERRORS > at {
+        let wrong = match bad {
+            true => None,
+            false => refused(account, options, caller, model, &target, &values, args, &coming),
+        };
+        unwritten += usize::from(wrong.is_some());
+        messages.extend(wrong.map(|wrong| message(at, "error", wrong)));
+        if unwritten >= MAX_ERRORS && unwritten * MAX_ERRORS > at {
             messages.push(json!({
                 "type": "warning",
                 "message": "Found more than 10 errors and more than one error per 10 records, \
@@ -70,9 +71,12 @@ pub(super) fn load(
             }));
             break;
         }
+        if let Target::New(Some(external)) = &target {
+            coming.insert(external.clone());
+        }
         rows.push((target, values));
     }
-    if errors > 0 {
+    if unread + unwritten > 0 {
         return Ok(json!({"ids": false, "messages": messages, "nextrow": 0}));
     }
     let mut ids = store(account, caller, model, args, rows);

@@ -186,14 +186,7 @@ impl Account {
         let gone = |id: &&i64| !self.table(model).rows.contains_key(id);
         match ids.iter().find(gone) {
             None => Ok(()),
-            Some(id) => Err(Raised::new(
-                "odoo.exceptions.MissingError",
-                format!(
-                    "Record does not exist or has been deleted.\n(Record: {}({id},), User: {})",
-                    model.name(),
-                    caller.uid
-                ),
-            )),
+            Some(id) => Err(missing(model.name(), *id, caller.uid)),
         }
     }
 
@@ -314,6 +307,13 @@ fn known(
 
 fn may(caller: &Caller, model: &str, operation: &Value) -> bool {
     *operation == "read" || caller.may_write && Model::parse(model).is_some()
+}
+
+/// The exception about a record that is gone.
+pub(super) fn missing(model: &str, id: i64, uid: i64) -> Raised {
+    let record = format!("(Record: {model}({id},), User: {uid})");
+    let message = format!("Record does not exist or has been deleted.\n{record}");
+    Raised::new("odoo.exceptions.MissingError", message)
 }
 
 /// The exception that a user without the right gets.

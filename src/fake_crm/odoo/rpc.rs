@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::exchange::{Answer, Request};
 use super::super::fault::Tweak;
-use super::methods::{Args, Caller};
+use super::methods::{Args, Caller, missing};
 use super::{Account, Options, Raised};
 
 const DENIED: &str = "odoo.exceptions.AccessDenied";
@@ -88,9 +88,13 @@ fn called(
         }
         (Some("object"), Some("execute_kw")) => {
             database(options, at(0))?;
-            let caller = caller(options, |user| {
-                Some(user.uid) == at(1).as_i64() && user.key == text(at(2))
-            })?;
+            let uid = at(1).as_i64().unwrap_or_default();
+            let is = |user: &super::User| user.uid == uid && user.key == text(at(2));
+            let exists = |user: &super::User| user.uid == uid;
+            if !options.users.is_empty() && uid != 2 && !options.users.iter().any(exists) {
+                return Err(missing("res.users", uid, uid));
+            }
+            let caller = caller(options, is)?;
             let positional = at(5).as_array().cloned().unwrap_or_default();
             let named = at(6).as_object().cloned().unwrap_or_default();
             let args = Args { positional, named };
