@@ -171,19 +171,9 @@ async fn limits_of_the_contact_and_of_the_account() {
     assert!((200..=300).contains(&wait), "{wait}");
 }
 
-fn app() -> App {
-    App {
-        client_id: "id".to_owned(),
-        client_secret: "secret".to_owned(),
-        refresh_token: "refresh".to_owned(),
-        revoked: false,
-        forbidden: false,
-    }
-}
-
 #[tokio::test]
 async fn tokens_live_a_day_and_are_renewed() {
-    let mut rd = Rd::start(|o| o.rdstation.apps = vec![app()]).await;
+    let mut rd = Rd::start(|o| o.rdstation.apps = vec![App::good("id", "secret", "refresh")]).await;
     let token = async |rd: &Rd, change: &dyn Fn(&mut Value)| {
         let mut body =
             json!({"client_id": "id", "client_secret": "secret", "refresh_token": "refresh"});

@@ -168,6 +168,11 @@ pub(super) const POINTED_AT: [(&str, i64, &str, &str, &str); 6] = [
 ];
 
 impl ModelField {
+    /// A line of text, as people add it to a model.
+    pub fn text(name: &str) -> ModelField {
+        field(name, name, FieldType::Char)
+    }
+
     /// What `fields_get` says of it.
     pub(super) fn described(&self, attributes: &[String]) -> Value {
         let mut all = Map::new();

@@ -22,6 +22,13 @@ pub struct ContactField {
     pub options: Vec<String>,
 }
 
+impl ContactField {
+    /// A text, as people add it.
+    pub fn text(name: &str) -> ContactField {
+        ContactField { name: name.to_owned(), kind: DataType::String, options: Vec::new() }
+    }
+}
+
 /// `data_type` of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DataType {
@@ -58,7 +65,6 @@ pub(super) fn registry() -> Vec<ContactField> {
         "facebook",
         "linkedin",
         "birthdate",
-        "company_name",
         "cf_budget",
         "cf_source",
         "cf_campaign",

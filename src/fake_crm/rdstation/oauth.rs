@@ -28,6 +28,19 @@ pub struct App {
     pub forbidden: bool,
 }
 
+impl App {
+    /// One that may do everything.
+    pub fn good(client_id: &str, client_secret: &str, refresh_token: &str) -> App {
+        App {
+            client_id: client_id.to_owned(),
+            client_secret: client_secret.to_owned(),
+            refresh_token: refresh_token.to_owned(),
+            revoked: false,
+            forbidden: false,
+        }
+    }
+}
+
 /// The access tokens that were given out.
 #[derive(Default)]
 pub(super) struct Tokens {
