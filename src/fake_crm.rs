@@ -115,7 +115,7 @@ pub struct Call {
     pub path: String,
     /// Names in lower case, in order, without credentials.
     pub headers: Vec<(String, String)>,
-    /// The exact bytes.
+    /// The exact bytes; where they have credentials in them, without those.
     pub body: Bytes,
     /// When it had come in.
     pub at: jiff::Timestamp,
@@ -453,6 +453,17 @@ impl FakeCrm {
     /// The same in Zoho.
     pub fn zoho(&self, act: &zoho::Act) -> Result<String, String> {
         self.shared.state().zoho(act)
+    }
+
+    /// Does in Odoo what people do in its own screens, as `POST /_fake/odoo/{action}`. The id of the record; `None`: there
+    /// is none, or no such action.
+    pub fn odoo(&self, action: &str, body: &serde_json::Value) -> Option<serde_json::Value> {
+        self.shared.state().odoo.act(action, body)
+    }
+
+    /// The same in RD Station.
+    pub fn rdstation(&self, action: &str, body: &serde_json::Value) -> Option<serde_json::Value> {
+        self.shared.state().rdstation.act(action, body)
     }
 
     /// Test hook: makes HubSpot forget a contact and give its data a new id, as a merge does.

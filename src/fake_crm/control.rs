@@ -57,11 +57,14 @@ pub(super) fn route(shared: &Shared, request: &Request) -> Answer {
 }
 
 /// Does at a CRM what people do there in its own screens.
-fn act(path: &str, request: &Request, mut act: impl FnMut(&str, &Value) -> Answer) -> Answer {
+fn act(path: &str, request: &Request, act: impl FnOnce(&str, &Value) -> Option<Value>) -> Answer {
     let action = path.rsplit('/').next().unwrap_or_default();
     // An action without a body is one.
     let body = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
-    act(action, &body)
+    match act(action, &body) {
+        Some(id) => Answer::json(200, &json!({ "id": id })),
+        None => Answer::not_found(),
+    }
 }
 
 /// Forgets everything but the options.

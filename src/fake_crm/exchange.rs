@@ -253,12 +253,27 @@ fn arrive(shared: &Shared, request: &Request) -> (u64, Fault) {
 
 /// The body as it is kept: what a token is asked for with is as secret as the token.
 fn logged(request: &Request) -> Bytes {
-    if !request.path.ends_with("/token") {
+    let places: &[&str] = match request.path.as_str() {
+        "/auth/token" => &["/client_secret", "/refresh_token"],
+        "/jsonrpc" => &["/params/args/2"],
+        path if path.ends_with("/token") => return logged_form(&request.body),
+        _ => return request.body.clone(),
+    };
+    let Ok(mut body) = serde_json::from_slice::<Value>(&request.body) else {
         return request.body.clone();
+    };
+    for secret in places {
+        if let Some(secret) = body.pointer_mut(secret) {
+            *secret = Value::from("[secret]");
+        }
     }
+    body.to_string().into()
+}
+
+fn logged_form(body: &[u8]) -> Bytes {
     let open = ["grant_type", "client_id", "scope"];
     let mut form = form_urlencoded::Serializer::new(String::new());
-    for (name, value) in form_urlencoded::parse(&request.body) {
+    for (name, value) in form_urlencoded::parse(body) {
         let shown = if open.contains(&name.as_ref()) { value } else { "[secret]".into() };
         form.append_pair(&name, &shown);
     }

@@ -5,6 +5,8 @@ mod cli;
 mod crash;
 mod deadlock;
 mod destinations;
+mod destinations_odoo;
+mod destinations_rdstation;
 mod destinations_salesforce;
 mod destinations_zoho;
 mod fake_crm;

@@ -3,12 +3,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::exchange::Answer;
 use super::{Account, Model};
 
 impl Account {
-    /// Does one thing; the id that it was done to, or why it cannot be done.
-    pub(in super::super) fn act(&mut self, action: &str, body: &Value) -> Answer {
+    /// Does one thing; the id that it was done to, or `None` where it cannot be done.
+    pub(in super::super) fn act(&mut self, action: &str, body: &Value) -> Option<Value> {
         let model = body["model"].as_str().map_or(Some(Model::Partner), Model::parse);
         let id = |name: &str| {
             // A number, or as the list of contacts shows it: "7", "crm.lead,7".
@@ -17,9 +16,7 @@ impl Account {
             model.filter(|m| self.table(*m).rows.contains_key(&id)).map(|_| id)
         };
         let values = body["values"].as_object().cloned().unwrap_or_default();
-        let (Some(model), one, keep, lose) = (model, id("id"), id("keep"), id("lose")) else {
-            return Answer::not_found();
-        };
+        let (model, one, keep, lose) = (model?, id("id"), id("keep"), id("lose"));
         let done = match (action, one) {
             ("create", _) => self.create(model, values),
             ("edit", Some(id)) => {
@@ -36,11 +33,11 @@ impl Account {
             }
             ("merge", _) => match (keep, lose) {
                 (Some(keep), Some(lose)) if keep != lose => self.merge(model, keep, lose),
-                _ => return Answer::not_found(),
+                _ => return None,
             },
-            _ => return Answer::not_found(),
+            _ => return None,
         };
-        Answer::json(200, &json!({"id": done}))
+        Some(json!(done))
     }
 
     /// External ids of a partner that was merged away point at the survivor; those of a lead are gone with it.

@@ -4,12 +4,11 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::super::exchange::Answer;
 use super::Account;
 
 impl Account {
-    /// Does one thing; the id that it was done to, or why it cannot be done.
-    pub(in super::super) fn act(&mut self, action: &str, body: &Value) -> Answer {
+    /// Does one thing; the id that it was done to, or `None` where it cannot be done.
+    pub(in super::super) fn act(&mut self, action: &str, body: &Value) -> Option<Value> {
         let id = |name: &str| {
             let uuid = body[name].as_str()?.parse::<Uuid>().ok()?;
             self.contacts.contains_key(&uuid).then_some(uuid)
@@ -42,8 +41,8 @@ impl Account {
                 }
                 Some(keep)
             }
-            _ => return Answer::not_found(),
+            _ => return None,
         };
-        Answer::json(200, &json!({"id": done}))
+        Some(json!(done))
     }
 }
