@@ -134,6 +134,15 @@ impl Odoo {
         self.as_user(admin, (wizard, "action_merge"), merge, json!({})).await.expect("merged");
     }
 
+    /// Shuts the user out, or lets it in again.
+    #[allow(dead_code)] // Only a real one has somebody who may.
+    pub async fn shut_out(&self, out: bool) {
+        let (uid, password) = self.admin.as_ref().expect("an admin");
+        let args = json!([[self.uid], {"active": !out}]);
+        let call = ("res.users", "write");
+        self.as_user((*uid, password), call, args, json!({})).await.expect("written");
+    }
+
     /// Model and id that an external id points at.
     pub async fn points_at(&self, name: &str) -> Value {
         let external = self.external(name);

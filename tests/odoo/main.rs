@@ -1,13 +1,29 @@
 //! Against a real Odoo: `make test-odoo`.
 
-mod cases;
-
-use cases::Odoo;
 use std::collections::BTreeMap;
 
-/// The server that `tests/odoo/server.sh` runs.
+use cases::Odoo;
+
+mod cases;
+// Made for more than is needed here.
+#[allow(dead_code)]
+mod support;
+mod through_sync;
+
+/// Where `tests/odoo/server.sh` keeps the server.
+fn folder() -> String {
+    std::env::var("LEADSYNC_TEST_ODOO").expect("run `make test-odoo`")
+}
+
+/// Has `tests/odoo/server.sh` do something with the server.
+async fn server(what: &str) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/odoo/server.sh");
+    let done = tokio::process::Command::new(script).arg(what).arg(folder()).status().await;
+    assert!(done.expect("bash").success(), "{what}");
+}
+
 fn settings() -> BTreeMap<String, String> {
-    let folder = std::env::var("LEADSYNC_TEST_ODOO").expect("run `make test-odoo`");
+    let folder = folder();
     let text = std::fs::read_to_string(format!("{folder}/settings")).expect("settings");
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()

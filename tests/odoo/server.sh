@@ -141,12 +141,7 @@ mount_proc() {
 }
 
 odoo() {
-    local command=()
-    if [ "${1:-}" = shell ]; then
-        command=(shell)
-        shift
-    fi
-    exec chroot --userspec=odoo:odoo "$system" /usr/bin/odoo "${command[@]}" -c /etc/odoo/odoo.conf "$@"
+    chroot --userspec=odoo:odoo "$system" /usr/bin/odoo "$@" -c /etc/odoo/odoo.conf
 }
 
 start_database() {
@@ -162,7 +157,8 @@ stop_database() {
 
 start_odoo() {
     mount_proc
-    (odoo >"$folder/odoo.log" 2>&1) &
+    # Not by the function: its process id would be a shell's.
+    chroot --userspec=odoo:odoo "$system" /usr/bin/odoo -c /etc/odoo/odoo.conf >"$folder/odoo.log" 2>&1 &
     echo $! >"$folder/odoo.pid"
     local port tries
     port=$(cat "$folder/odoo.port")

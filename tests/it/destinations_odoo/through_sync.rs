@@ -151,7 +151,9 @@ async fn a_contact_that_people_made_is_taken_and_two_of_them_are_told() {
 #[tokio::test]
 async fn whatever_became_of_the_answer_there_is_one_contact_at_once() {
     // The grace would be ten minutes: the external id makes it needless.
-    for fault in [
+    let quick = Settings { call_timeout: Duration::from_millis(700), ..settings() };
+    let odoo = Odoo::with("", quick).await;
+    let faults = [
         Fault::HoldAfter,
         Fault::ResetAfter,
         Fault::ResetBefore,
@@ -162,23 +164,26 @@ async fn whatever_became_of_the_answer_there_is_one_contact_at_once() {
         Fault::Omit { input: 0, written: true },
         Fault::Status { status: 500, body: Body::Html, apply: Apply::All, retry_after: None },
         Fault::Status { status: 502, body: Body::Html, apply: Apply::None, retry_after: None },
-    ] {
-        let quick = Settings { call_timeout: Duration::from_millis(700), ..settings() };
-        let odoo = Odoo::with("", quick).await;
-        odoo.rig.deliver(&leads(3, 1)).await;
-        odoo.fake.script(Fault::Pass);
-        odoo.fake.script(fault.clone());
-        assert_eq!(odoo.rig.worked().await.pushed, 0, "{fault:?}");
-        odoo.fake.release();
-        odoo.rig.drain().await;
-        odoo.exactly(3, "City1");
-        odoo.rig.deliver(&leads(3, 2)).await;
-        odoo.fake.script(fault.clone());
-        odoo.rig.worked().await;
-        odoo.fake.release();
-        odoo.rig.drain().await;
-        odoo.exactly(3, "City2");
+    ];
+    for (at, fault) in faults.into_iter().enumerate() {
+        let own = [email(2 * at), email(2 * at + 1)];
+        for version in [1, 2] {
+            odoo.rig.deliver(&[lead(2 * at, version), lead(2 * at + 1, version)]).await;
+            if version == 1 {
+                // The look-up.
+                odoo.fake.script(Fault::Pass);
+            }
+            odoo.fake.script(fault.clone());
+            assert_eq!(odoo.rig.worked().await.pushed, 0, "{fault:?}");
+            odoo.fake.release();
+            odoo.rig.drain().await;
+            let there = odoo.contacts().into_iter().filter(|c| own.contains(&c.email));
+            let cities: Vec<String> = there.map(|c| c.properties["city"].clone()).collect();
+            assert_eq!(cities, [format!("City{version}"), format!("City{version}")], "{fault:?}");
+        }
     }
+    let creates = odoo.fake.creates_per_email(Crm::Odoo);
+    assert!(creates.len() == 20 && creates.values().all(|n| *n == 1), "{creates:?}");
 }
 
 #[tokio::test]
