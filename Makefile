@@ -2,12 +2,12 @@
 
 CARGO ?= cargo
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test fuzz fmt postgres curl
+.PHONY: help run demo build test test-odoo fuzz fmt postgres curl
 # Of `make fuzz`, for each target.
 MINUTES ?= 10
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: postgres build ## Everything at once on a private database: build, then `leadsync demo`
 	./target/release/leadsync demo
@@ -21,6 +21,10 @@ test: postgres curl ## Format, lints, all tests
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) test --locked
+
+test-odoo: postgres curl ## Tests against a real Odoo 14, installed once into a folder of its own: Debian or Ubuntu, as root
+	$(CARGO) clippy --locked --test odoo -- -D warnings
+	CARGO=$(CARGO) tests/odoo/run.sh
 
 fuzz: ## Fuzzes what reads strangers' bytes, MINUTES=10 for each target; needs a C++ compiler
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz

@@ -20,8 +20,10 @@ mod client;
 mod error;
 mod hubspot;
 mod oauth;
+mod odoo;
 mod outcome;
 mod pipedrive;
+mod rdstation;
 mod salesforce;
 mod tokens;
 mod typed;
@@ -37,7 +39,9 @@ pub use tokens::{InMemory, TokenStore, TokenStoreError};
 pub const DESTINATIONS: &[&Kind] = &[
     &brevo::KIND,
     &hubspot::KIND,
+    &odoo::KIND,
     &pipedrive::KIND,
+    &rdstation::KIND,
     &salesforce::KIND,
     &webhook::KIND,
     &zoho::KIND,
@@ -200,6 +204,9 @@ pub enum Key {
     /// The CRM: it refuses or joins a second contact of the same key, so that repeating a push is safe.
     #[default]
     Enforced,
+    /// The CRM, among the contacts that we made: repeating a push is safe, but one that somebody else made has to be
+    /// looked up before the first.
+    Ours,
     /// Nobody: contacts are looked up before one is made, and after an unknown outcome none is made before the
     /// look-up stayed empty for `create_grace`.
     None,
@@ -251,6 +258,11 @@ pub trait Destination: Send + Sync {
     /// different calls for them. Also for [`look_up`](Destination::look_up).
     fn group(&self, _record: &Record) -> &'static str {
         ""
+    }
+
+    /// Whether the record can share a call only with records that set the same properties.
+    fn alike(&self, _record: &Record) -> bool {
+        false
     }
 
     /// Writes the records in one call: by `remote_id` where there is one, and then the e-mail is *not* sent, else by key

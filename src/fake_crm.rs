@@ -1,7 +1,7 @@
 //! A stand-in CRM that speaks real HTTP and keeps state: for tests, the demo and anybody's trial runs.
 //!
-//! One server plays several CRMs ([`Crm`]): Brevo, HubSpot, Pipedrive, Salesforce and Zoho with their habits, a plain CRM
-//! that knows no unique key, and a receiver of signed webhooks. Faults are scripted per request or drawn from a seed, and a
+//! One server plays several CRMs ([`Crm`]): Brevo, HubSpot, Odoo, Pipedrive, RD Station, Salesforce and Zoho with their
+//! habits, a plain CRM that knows no unique key, and a receiver of signed webhooks. Faults are scripted per request or drawn from a seed, and a
 //! fault may strike *after* the write was done, which is where duplicates come from. It shares no code with
 //! the destinations it tests, so that it cannot share their mistakes: it imports nothing of this house.
 
@@ -24,9 +24,11 @@ mod control;
 mod exchange;
 pub mod fault;
 pub mod hubspot;
+pub mod odoo;
 mod page;
 pub mod pipedrive;
 pub mod plain;
+pub mod rdstation;
 pub mod salesforce;
 mod select;
 mod socket;
@@ -44,10 +46,14 @@ pub enum Crm {
     Brevo,
     /// `/crm/v3/objects/contacts…`
     Hubspot,
+    /// `/jsonrpc`, `/json/2/…`
+    Odoo,
     /// `/api/v2/persons…`
     Pipedrive,
     /// `/plain/contacts`
     Plain,
+    /// `/platform/…`, `/auth/token`
+    Rdstation,
     /// `/services/data…`, `/services/oauth2/token`
     Salesforce,
     /// `/webhook`
@@ -58,11 +64,13 @@ pub enum Crm {
 
 impl Crm {
     /// All of them.
-    pub const ALL: [Crm; 7] = [
+    pub const ALL: [Crm; 9] = [
         Crm::Brevo,
         Crm::Hubspot,
+        Crm::Odoo,
         Crm::Pipedrive,
         Crm::Plain,
+        Crm::Rdstation,
         Crm::Salesforce,
         Crm::Webhook,
         Crm::Zoho,
@@ -77,10 +85,14 @@ pub struct Options {
     pub brevo: brevo::Options,
     /// HubSpot's part.
     pub hubspot: hubspot::Options,
+    /// Odoo's part.
+    pub odoo: odoo::Options,
     /// Pipedrive's part.
     pub pipedrive: pipedrive::Options,
     /// The plain CRM's part.
     pub plain: plain::Options,
+    /// RD Station's part.
+    pub rdstation: rdstation::Options,
     /// Salesforce's part.
     pub salesforce: salesforce::Options,
     /// The webhook receiver's part.
@@ -96,13 +108,13 @@ pub struct Options {
 /// A contact as the stand-in keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Contact {
-    /// The CRM's id; the lead id at the webhook receiver.
+    /// The CRM's id; the lead id at the webhook receiver; "crm.lead,7" of a lead at Odoo.
     pub id: String,
     /// Lower case.
     pub email: String,
     /// Properties with a value, as text. Webhook: members of the last `data`.
     pub properties: BTreeMap<String, String>,
-    /// Not one of the CRM's contacts any more: in the bin, deleted, merged into another, or a lead that was converted.
+    /// Not one of the CRM's contacts any more: in the bin, deleted, archived, merged into another, or a lead that was converted.
     pub archived: bool,
 }
 
@@ -117,7 +129,7 @@ pub struct Call {
     pub path: String,
     /// Names in lower case, in order, without credentials.
     pub headers: Vec<(String, String)>,
-    /// The exact bytes.
+    /// The exact bytes; where they have credentials in them, without those.
     pub body: Bytes,
     /// When it had come in.
     pub at: jiff::Timestamp,
@@ -185,8 +197,10 @@ struct State {
     statuses: BTreeMap<String, u64>,
     brevo: brevo::Account,
     hubspot: hubspot::Account,
+    odoo: odoo::Account,
     pipedrive: pipedrive::Account,
     plain: plain::Contacts,
+    rdstation: rdstation::Account,
     salesforce: salesforce::Account,
     webhook: webhook::Receiver,
     zoho: zoho::Account,
@@ -204,8 +218,10 @@ impl State {
             statuses: BTreeMap::new(),
             brevo: brevo::Account::default(),
             hubspot: hubspot::Account::default(),
+            odoo: odoo::Account::default(),
             pipedrive: pipedrive::Account::default(),
             plain: plain::Contacts::default(),
+            rdstation: rdstation::Account::default(),
             salesforce: salesforce::Account::default(),
             webhook: webhook::Receiver::default(),
             zoho: zoho::Account::default(),
@@ -236,8 +252,10 @@ impl State {
         match crm {
             Crm::Brevo => self.brevo.contacts(),
             Crm::Hubspot => self.hubspot.contacts(),
+            Crm::Odoo => self.odoo.contacts(),
             Crm::Pipedrive => self.pipedrive.contacts(),
             Crm::Plain => self.plain.contacts(),
+            Crm::Rdstation => self.rdstation.contacts(),
             Crm::Salesforce => self.salesforce.contacts(),
             Crm::Webhook => self.webhook.contacts(),
             Crm::Zoho => self.zoho.contacts(),
@@ -248,8 +266,10 @@ impl State {
         match crm {
             Crm::Brevo => &self.brevo.creates,
             Crm::Hubspot => &self.hubspot.creates,
+            Crm::Odoo => &self.odoo.creates,
             Crm::Pipedrive => &self.pipedrive.creates,
             Crm::Plain => &self.plain.creates,
+            Crm::Rdstation => &self.rdstation.creates,
             Crm::Salesforce => &self.salesforce.creates,
             Crm::Webhook => &self.webhook.creates,
             Crm::Zoho => &self.zoho.creates,
@@ -275,8 +295,10 @@ impl State {
             updates: match crm {
                 Crm::Brevo => self.brevo.updates,
                 Crm::Hubspot => self.hubspot.updates,
+                Crm::Odoo => self.odoo.updates,
                 Crm::Pipedrive => self.pipedrive.updates,
                 Crm::Plain => self.plain.updates,
+                Crm::Rdstation => self.rdstation.updates,
                 Crm::Salesforce => self.salesforce.updates,
                 Crm::Webhook => self.webhook.updates,
                 Crm::Zoho => self.zoho.updates,
@@ -459,6 +481,17 @@ impl FakeCrm {
     /// The same in Zoho.
     pub fn zoho(&self, act: &zoho::Act) -> Result<String, String> {
         self.shared.state().zoho(act)
+    }
+
+    /// Does in Odoo what people do in its own screens, as `POST /_fake/odoo/{action}`. The id of the record; `None`: there
+    /// is none, or no such action.
+    pub fn odoo(&self, action: &str, body: &serde_json::Value) -> Option<serde_json::Value> {
+        self.shared.state().odoo.act(action, body)
+    }
+
+    /// The same in RD Station.
+    pub fn rdstation(&self, action: &str, body: &serde_json::Value) -> Option<serde_json::Value> {
+        self.shared.state().rdstation.act(action, body)
     }
 
     /// Test hook: makes HubSpot forget a contact and give its data a new id, as a merge does.

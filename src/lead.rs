@@ -224,7 +224,7 @@ pub struct Lead {
 }
 
 impl Lead {
-    /// The value configuration calls `name`: a field, `marketing_consent`, `tags`, `first_source`,
+    /// The value configuration calls `name`: a field, `name`, `marketing_consent`, `tags`, `first_source`,
     /// `utm_*`, `landing_page`, or `attributes.NAME`. Outer `None`: never set (leave alone at the
     /// CRM); `Some(None)`: cleared on purpose (clear at the CRM).
     pub fn value_of(&self, name: &str) -> Option<Option<String>> {
@@ -238,6 +238,7 @@ impl Lead {
         let value = match name {
             "email" => Some(self.email.clone()),
             "lead_id" => Some(self.lead_id.to_string()),
+            "name" => return self.name(),
             "marketing_consent" => self.marketing_consent.map(|c| c.to_string()),
             "tags" if !self.tags.is_empty() => {
                 Some(self.tags.iter().cloned().collect::<Vec<_>>().join(";"))
@@ -254,6 +255,23 @@ impl Lead {
         value.map(Some)
     }
 
+    /// The name as one text, for CRMs that have only one: the full name, unless its parts, which may be newer, say
+    /// something else. As [`value_of`](Lead::value_of) has it.
+    fn name(&self) -> Option<Option<String>> {
+        let part = |field| self.fields.get(&field);
+        let (full, first, last) =
+            (part(Field::FullName), part(Field::FirstName), part(Field::LastName));
+        full.or(first).or(last)?;
+        let parts: Vec<&str> =
+            [first, last].into_iter().flatten().flatten().map(String::as_str).collect();
+        let full = full.and_then(Option::as_ref);
+        let same = |full: &&String| parts.iter().all(|part| full.contains(part));
+        Some(match full.filter(same) {
+            Some(full) => Some(full.clone()),
+            None => (!parts.is_empty()).then(|| parts.join(" ")),
+        })
+    }
+
     /// Whether `name` is something [`Lead::value_of`] knows, so that configuration can be refused at start.
     pub fn is_value_name(name: &str) -> bool {
         Field::parse(name).is_some()
@@ -262,9 +280,10 @@ impl Lead {
     }
 
     /// Values beside the text fields and attributes that a destination can be given.
-    pub const OTHER_VALUES: [&'static str; 11] = [
+    pub const OTHER_VALUES: [&'static str; 12] = [
         "email",
         "lead_id",
+        "name",
         "marketing_consent",
         "tags",
         "first_source",
@@ -313,5 +332,32 @@ impl Outcome {
         [Created, Updated, Unchanged, Queued, Rejected, Ignored]
             .into_iter()
             .find(|o| o.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_full_one_unless_its_parts_say_otherwise() {
+        let name = |full, first, last| {
+            let fields =
+                [(Field::FullName, full), (Field::FirstName, first), (Field::LastName, last)];
+            let set = fields.into_iter().filter_map(|(field, value)| Some((field, value?)));
+            let set =
+                set.map(|(field, value): (Field, Option<&str>)| (field, value.map(str::to_owned)));
+            Lead { fields: set.collect(), ..Lead::default() }.value_of("name")
+        };
+        let text = |text: &str| Some(Some(text.to_owned()));
+        let (full, ana, lima) =
+            (Some(Some("Dr. Ana M. Lima")), Some(Some("Ana")), Some(Some("Lima")));
+        assert_eq!(name(None, None, None), None);
+        assert_eq!(name(full, ana, lima), text("Dr. Ana M. Lima"));
+        assert_eq!(name(full, ana, Some(Some("Silva"))), text("Ana Silva"), "married meanwhile");
+        assert_eq!(name(None, ana, lima), text("Ana Lima"));
+        assert_eq!(name(None, ana, Some(None)), text("Ana"));
+        assert_eq!(name(Some(None), None, lima), text("Lima"));
+        assert_eq!(name(Some(None), Some(None), None), Some(None), "cleared");
     }
 }

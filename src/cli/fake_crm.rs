@@ -12,8 +12,8 @@ use crate::stop;
 
 /// Run the stand-in CRM on its own, to try a set-up without a real one
 ///
-/// Answers as the APIs of Brevo, HubSpot, Pipedrive, Salesforce and Zoho do, each at its own paths, keeps contacts in memory, and shows
-/// them at its address. Faults are switched on by POST /_fake/faults.
+/// Answers as the APIs of Brevo, HubSpot, Odoo, Pipedrive, RD Station, Salesforce and Zoho do, each at its own
+/// paths, keeps contacts in memory, and shows them at its address. Faults are switched on by POST /_fake/faults.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     leadsync fake-crm\n  \

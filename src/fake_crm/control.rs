@@ -3,7 +3,7 @@
 //! `GET /` a page; `GET /_fake/summary`, `/_fake/contacts?crm=hubspot`, `/_fake/calls`, `/_fake/options`;
 //! `POST /_fake/faults` one fault or a list, `/_fake/options` the members to change, `/_fake/release`, `/_fake/reset`,
 //! `/_fake/behind` what people do in a CRM behind everybody's back ([`Behind`]);
-//! `POST /_fake/salesforce`, `/_fake/zoho` something that people do there by hand.
+//! `POST /_fake/salesforce`, `/_fake/zoho`, `/_fake/odoo/merge` and the like something that people do there by hand.
 
 use serde_json::{Value, json};
 
@@ -48,6 +48,12 @@ pub(super) fn route(shared: &Shared, request: &Request) -> Answer {
             },
             Err(refused) => bad(&refused),
         },
+        ("POST", path) if path.starts_with("/_fake/odoo/") => {
+            act(path, request, |action, body| state.odoo.act(action, body))
+        }
+        ("POST", path) if path.starts_with("/_fake/rdstation/") => {
+            act(path, request, |action, body| state.rdstation.act(action, body))
+        }
         ("POST", "/_fake/release") => {
             shared.released.send_modify(|n| *n += 1);
             Answer::empty(204)
@@ -58,6 +64,17 @@ pub(super) fn route(shared: &Shared, request: &Request) -> Answer {
             Answer::empty(204)
         }
         _ => Answer::not_found(),
+    }
+}
+
+/// Does at a CRM what people do there in its own screens.
+fn act(path: &str, request: &Request, act: impl FnOnce(&str, &Value) -> Option<Value>) -> Answer {
+    let action = path.rsplit('/').next().unwrap_or_default();
+    // An action without a body is one.
+    let body = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
+    match act(action, &body) {
+        Some(id) => Answer::json(200, &json!({ "id": id })),
+        None => Answer::not_found(),
     }
 }
 

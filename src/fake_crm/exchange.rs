@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 use super::fault::{Body, Fault, Wait};
 use super::socket::Socket;
 use super::{
-    CALLS_KEPT, Call, Shared, State, brevo, control, hubspot, pipedrive, plain, salesforce,
-    webhook, zoho,
+    CALLS_KEPT, Call, Shared, State, brevo, control, hubspot, odoo, pipedrive, plain, rdstation,
+    salesforce, webhook, zoho,
 };
 
 /// Largest request body; HubSpot's own limit is near this.
@@ -253,12 +253,27 @@ fn arrive(shared: &Shared, request: &Request) -> (u64, Fault) {
 
 /// The body as it is kept: what a token is asked for with is as secret as the token.
 fn logged(request: &Request) -> Bytes {
-    if !request.path.ends_with("/token") {
+    let places: &[&str] = match request.path.as_str() {
+        "/auth/token" => &["/client_secret", "/refresh_token"],
+        "/jsonrpc" => &["/params/args/2"],
+        path if path.ends_with("/token") => return logged_form(&request.body),
+        _ => return request.body.clone(),
+    };
+    let Ok(mut body) = serde_json::from_slice::<Value>(&request.body) else {
         return request.body.clone();
+    };
+    for secret in places {
+        if let Some(secret) = body.pointer_mut(secret) {
+            *secret = Value::from("[secret]");
+        }
     }
+    body.to_string().into()
+}
+
+fn logged_form(body: &[u8]) -> Bytes {
     let open = ["grant_type", "client_id", "scope"];
     let mut form = form_urlencoded::Serializer::new(String::new());
-    for (name, value) in form_urlencoded::parse(&request.body) {
+    for (name, value) in form_urlencoded::parse(body) {
         let shown = if open.contains(&name.as_ref()) { value } else { "[secret]".into() };
         form.append_pair(&name, &shown);
     }
@@ -280,6 +295,10 @@ fn apply(shared: &Shared, seq: u64, request: &Request, fault: &Fault) -> Answer 
         state.brevo.route(&state.options.brevo, request, &tweak)
     } else if pipedrive::owns(&request.path) {
         state.pipedrive.route(&state.options.pipedrive, request, &tweak)
+    } else if odoo::Account::owns(&request.path) {
+        state.odoo.route(&state.options.odoo, request, &tweak)
+    } else if rdstation::Account::owns(&request.path) {
+        state.rdstation.route(&state.options.rdstation, request)
     } else if request.path.starts_with("/plain/") {
         plain::route(&mut state.plain, &state.options.plain, request)
     } else if request.path == "/webhook" {
@@ -324,6 +343,7 @@ async fn pause(released: &mut watch::Receiver<u64>, wait: Wait) {
 /// The limit is reached, as the CRM of that path words it.
 fn rate_limited(path: &str, retry_after: Option<u64>, daily: bool) -> Answer {
     let mut answer = match path {
+        path if rdstation::Account::owns(path) => return rdstation::errors::too_many(retry_after),
         path if salesforce::owns(path) => return salesforce::errors::too_many(daily, 100_000),
         path if zoho::owns(path) => return zoho::errors::too_many(daily),
         path if brevo::owns(path) => brevo::errors::too_many(),
@@ -339,6 +359,7 @@ fn rate_limited(path: &str, retry_after: Option<u64>, daily: bool) -> Answer {
 
 fn refusal(path: &str, status: u16, body: Body) -> Answer {
     let envelope = match path {
+        path if rdstation::Account::owns(path) => rdstation::errors::of_status(status),
         path if salesforce::owns(path) => salesforce::errors::of_status(status),
         path if zoho::owns(path) => zoho::errors::of_status(status),
         path if brevo::owns(path) => brevo::errors::of_status(status),

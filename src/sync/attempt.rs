@@ -99,9 +99,9 @@ impl Prepared {
             return false;
         }
         let unknown = self.record.remote_id.is_none();
-        let keyless = destination.destination.key() == Key::None;
+        let others = destination.destination.key() != Key::Enforced;
         let left = self.gone && destination.deleted == Deleted::Leave;
-        unknown && (keyless || left)
+        unknown && (others || left)
             || self.record.properties.iter().zip(&self.writes).any(
                 |((_, value), write)| match write {
                     Write::Always => false,

@@ -89,27 +89,41 @@ impl Lease {
 /// What is left to do in a step: batches, the next one last.
 pub(super) type Work = Vec<Vec<Prepared>>;
 
-/// Puts leads that share a call together and on top of the work: those that need a look-up, and the groups of the
-/// destination. Two leads that became one contact of the CRM are never in one call.
+/// What leads must have in common to share a call: that they need a look-up, the group of the destination, and what is
+/// sent of them where the CRM's call is such.
+#[derive(PartialEq)]
+struct Kind {
+    looks_up: bool,
+    group: &'static str,
+    alike: Option<Vec<String>>,
+}
+
+fn kind(lead: &Prepared, destination: &Configured) -> Kind {
+    let looks_up = lead.needs_look_up(destination);
+    let destination = &destination.destination;
+    let alike = (!looks_up && destination.alike(&lead.record))
+        .then(|| lead.outgoing().properties.into_iter().map(|(property, _)| property).collect());
+    Kind { looks_up, group: destination.group(&lead.record), alike }
+}
+
+/// Puts leads that share a call together and on top of the work. Two leads that became one contact of the CRM are never
+/// in one call.
 fn put(work: &mut Work, leads: Vec<Prepared>, size: usize, destination: &Configured) {
-    let kind =
-        |p: &Prepared| (p.needs_look_up(destination), destination.destination.group(&p.record));
-    let mut batches: Work = Vec::new();
+    let mut batches: Vec<(Kind, Vec<Prepared>)> = Vec::new();
     for lead in leads {
-        let fits = |batch: &&mut Vec<Prepared>| {
+        let kind = kind(&lead, destination);
+        let fits = |(of, batch): &&mut (Kind, Vec<Prepared>)| {
             let same = |p: &Prepared| {
                 p.record.remote_id.is_some() && p.record.remote_id == lead.record.remote_id
             };
-            batch.len() < size
-                && batch.first().is_some_and(|first| kind(first) == kind(&lead))
-                && !batch.iter().any(same)
+            batch.len() < size && *of == kind && !batch.iter().any(same)
         };
         match batches.iter_mut().find(fits) {
-            Some(batch) => batch.push(lead),
-            None => batches.push(vec![lead]),
+            Some((_, batch)) => batch.push(lead),
+            None => batches.push((kind, vec![lead])),
         }
     }
-    work.extend(batches.into_iter().rev());
+    work.extend(batches.into_iter().rev().map(|(_, batch)| batch));
 }
 
 /// A step that is under way.

@@ -11,7 +11,7 @@ use leadsync::destinations::{
     self, CallError, DESTINATIONS, Destination, DestinationError, Mapped, Outcome, Record, Setup,
 };
 use leadsync::fake_crm::hubspot::{Token, TokenState};
-use leadsync::fake_crm::{Apply, Body, Crm, FakeCrm, Fault, Options, Order};
+use leadsync::fake_crm::{Apply, Body, Crm, FakeCrm, Fault, Options, Order, odoo, rdstation};
 use leadsync::lead::{Field, Lead};
 use leadsync::secret::Secret;
 use serde_json::{Value, json};
@@ -31,6 +31,8 @@ struct Rig {
 fn rig(kind: &'static str) -> Rig {
     match kind {
         "hubspot" => Rig { kind, crm: Crm::Hubspot, path: "" },
+        "odoo" => Rig { kind, crm: Crm::Odoo, path: "" },
+        "rdstation" => Rig { kind, crm: Crm::Rdstation, path: "" },
         "webhook" => Rig { kind, crm: Crm::Webhook, path: "/webhook" },
         new => panic!("give the destination {new} a stand-in in fake_crm and a rig here"),
     }
@@ -48,8 +50,17 @@ impl Bench {
         let mut options = Options::default();
         options.hubspot.tokens = vec![Token::good("t")];
         options.webhook.secret = Some(SECRET.to_owned());
+        options.odoo.users = vec![odoo::User::good("leadsync", "t")];
+        options.rdstation.apps = vec![rdstation::App::good("id", "t", "refresh")];
+        // So that the same records do for every kind.
+        options.odoo.partner_fields.push(odoo::ModelField::text("firstname"));
+        options.rdstation.fields.extend(["firstname", "phone"].map(rdstation::ContactField::text));
         let fake = FakeCrm::on_free_port(options).await.unwrap();
         let to = build(&config(rig.kind, &format!("{}{}", fake.url(), rig.path)));
+        if ["odoo", "rdstation"].contains(&rig.kind) {
+            // Logs in, so that the next call is the one that a fault is meant for.
+            to.check(&[]).await.unwrap();
+        }
         Bench { rig, fake, to }
     }
 
@@ -114,6 +125,16 @@ fn config(kind: &str, base_url: &str) -> config::Destination {
             config.client_id = Some("app".to_owned());
             config.client_secret = Some(Secret::new("s"));
             config.refresh_token = Some(Secret::new("r"));
+        }
+        "odoo" => {
+            config.user = Some("leadsync".to_owned());
+            config.database = Some("crm".to_owned());
+            config.token = Some(Secret::new("t"));
+        }
+        "rdstation" => {
+            config.client_id = Some("id".to_owned());
+            config.client_secret = Some(Secret::new("t"));
+            config.refresh_token = Some(Secret::new("refresh"));
         }
         _ => config.token = Some(Secret::new("t")),
     }
@@ -244,6 +265,11 @@ async fn refusals_are_sorted() {
         let one = record("ana@example.com", &[]);
         let call = async |status, retry_after| {
             bench.status(status, Body::Json, Apply::None, retry_after);
+            if (bench.rig.kind, status) == ("rdstation", 401) {
+                // The first one only makes it renew its token.
+                bench.fake.script(Fault::Pass);
+                bench.status(status, Body::Json, Apply::None, retry_after);
+            }
             bench.push_one(&one).await
         };
         for status in [401, 403] {
