@@ -2,6 +2,7 @@
 
 mod api;
 mod cli;
+mod conformance;
 mod crash;
 mod deadlock;
 mod destinations;
