@@ -21,6 +21,7 @@ mod demo;
 mod fake_crm;
 mod migrate;
 mod replay;
+mod report;
 mod requeue;
 mod send;
 mod serve;
@@ -69,6 +70,7 @@ enum Command {
     Status(status::Status),
     Requeue(requeue::Requeue),
     Replay(replay::Replay),
+    Report(report::Report),
     FakeCrm(fake_crm::FakeCrm),
 }
 
@@ -159,6 +161,7 @@ impl Cli {
             Command::Status(command) => command.run(&self.global).await,
             Command::Requeue(command) => command.run(&self.global).await,
             Command::Replay(command) => command.run(&self.global).await,
+            Command::Report(command) => command.run(&self.global).await,
             Command::FakeCrm(command) => command.run().await,
         }
     }

@@ -13,6 +13,7 @@ pub mod group;
 pub mod leads;
 pub mod migrate;
 pub mod pool;
+pub mod reports;
 pub mod sync;
 pub mod textbook;
 mod tls;

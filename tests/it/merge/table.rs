@@ -27,6 +27,7 @@ pub fn instance(db: &TestDb, connections: usize) -> Store {
         receive_connections: connections,
         sync_connections: 1,
         statement_timeout: std::time::Duration::from_secs(60),
+        history: true,
     };
     Store::new(Pools::new(&db.secret(), &settings).expect("pools"))
 }
