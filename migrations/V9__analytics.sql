@@ -221,14 +221,6 @@ comment on column leadsync.lead_registers.source is 'The source, where it is kno
 comment on column leadsync.lead_registers.trusted is 'Whether the stamp carries trust';
 comment on column leadsync.lead_registers.counts is 'Whether its change moves the version';
 
-create function leadsync.source_name(source jsonb) returns text
-language sql stable parallel safe
-return case jsonb_typeof(source)
-    when 'number' then (select s.name from leadsync.sources as s where s.source_id = source::smallint)
-    when 'string' then source #>> '{}'
-end;
-comment on function leadsync.source_name(jsonb) is 'Name of a source in lead_changes.changes';
-
 create function leadsync.address_kind(email text) returns text
 language sql immutable parallel safe
 return case
@@ -318,7 +310,13 @@ select
                 r.created_at
             )
         -- An event without a time of its own counts with the receipt.
-        order by d.received_at = leadsync.lead_stamp_time(r.stamp) desc, d.received_at desc
+        order by
+            d.received_at = leadsync.lead_stamp_time(r.stamp) desc,
+            d.received_at <= coalesce(
+                (select max(c.changed_at) from leadsync.lead_changes as c where c.lead_id = r.lead_id and c.changes ? r.field),
+                r.created_at
+            ) desc,
+            d.received_at desc
         limit 1
     ) as delivery_id
 from leadsync.lead_registers as r
@@ -339,7 +337,9 @@ create view analytics.lead_changes as
 select
     c.lead_id, l.email, c.version, c.changed_at, k.field,
     k.change ->> 0 as from_value, k.change ->> 1 as to_value,
-    leadsync.source_name(k.change -> 2) as from_source, leadsync.source_name(k.change -> 3) as to_source,
+    -- Not in a function: who reads the view may not read the table.
+    case jsonb_typeof(k.change -> 2) when 'number' then (select s.name from leadsync.sources as s where s.source_id = (k.change -> 2)::smallint) when 'string' then k.change ->> 2 end as from_source,
+    case jsonb_typeof(k.change -> 3) when 'number' then (select s.name from leadsync.sources as s where s.source_id = (k.change -> 3)::smallint) when 'string' then k.change ->> 3 end as to_source,
     leadsync.lead_stamp_time((k.change ->> 4)::bigint) as from_occurred_at,
     leadsync.lead_stamp_time((k.change ->> 5)::bigint) as to_occurred_at,
     true as recorded
@@ -348,7 +348,7 @@ left join leadsync.leads as l on l.lead_id = c.lead_id
 cross join lateral jsonb_each(c.changes) as k (field, change)
 union all
 select
-    l.lead_id, l.email, 1, l.created_at, b.field, null, b.value, null, leadsync.source_name(b.source), null,
+    l.lead_id, l.email, 1, l.created_at, b.field, null, b.value, null, case jsonb_typeof(b.source) when 'number' then (select s.name from leadsync.sources as s where s.source_id = (b.source)::smallint) when 'string' then b.source #>> '{}' end, null,
     leadsync.lead_stamp_time(b.stamp), false
 from leadsync.leads as l
 cross join lateral (

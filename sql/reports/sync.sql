@@ -4,7 +4,7 @@ select s.destination, s.state, s.wanted_version, s.confirmed_version, s.remote_i
     s.last_error_code as code, s.last_error_message as message
 from sync_state as s
 where s.lead_id = case
-    when :'lead' ~ '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$' then :'lead'::uuid
+    when :'lead' ~ '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$' then (:'lead'::text)::uuid
     else (select l.lead_id from leads as l where l.email = lower(btrim(:'lead')))
 end
 order by s.destination;

@@ -3,7 +3,7 @@
 select t.at, t.event, t.who, t.version, t.summary, t.detail, t.delivery_id
 from lead_timeline as t
 where t.lead_id = case
-    when :'lead' ~ '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$' then :'lead'::uuid
+    when :'lead' ~ '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$' then (:'lead'::text)::uuid
     else (select l.lead_id from leads as l where l.email = lower(btrim(:'lead')))
 end
 order by t.at, t.event;

@@ -176,6 +176,16 @@ impl Report {
         sql
     }
 
+    /// The statement with these arguments (see [`Report::arguments`]) written into it, as somebody would run it in psql.
+    pub fn written_out(&self, arguments: &[String]) -> String {
+        let mut sql = self.sql.trim_end().trim_end_matches(';').to_owned();
+        for (parameter, value) in self.parameters().iter().zip(arguments) {
+            let literal = format!("'{}'", value.replace('\'', "''"));
+            sql = sql.replace(&format!(":'{}'", parameter.name), &literal);
+        }
+        sql
+    }
+
     /// One value per parameter: what is given, else the default.
     ///
     /// # Errors
@@ -278,7 +288,8 @@ impl Store {
         let parameters: Vec<&(dyn ToSql + Sync)> =
             arguments.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
         let found = transaction.query(&as_text, &parameters).await?;
-        let rows = found.iter().map(|row| Ok(row.try_get("row")?)).collect::<Result<_, StoreError>>();
+        let rows =
+            found.iter().map(|row| Ok(row.try_get("row")?)).collect::<Result<_, StoreError>>();
         Ok(Rows { columns, rows: rows? })
     }
 }
@@ -323,7 +334,10 @@ mod tests {
         }
         let unknown = given(&[("day", "7")]).unwrap_err().to_string();
         assert!(unknown.contains("days, source"), "{unknown}");
-        assert_eq!(given(&[("source", "a\0")]).unwrap_err(), ParameterError::Nul { name: "source" });
+        assert_eq!(
+            given(&[("source", "a\0")]).unwrap_err(),
+            ParameterError::Nul { name: "source" }
+        );
         let lead = Report::find("lead").expect("there").arguments(&BTreeMap::new()).unwrap_err();
         assert!(lead.to_string().contains("--param lead="), "{lead}");
     }

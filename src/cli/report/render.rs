@@ -51,7 +51,8 @@ fn fill(table: &mut Table, rows: &Rows, cell: impl Fn(&str) -> String) {
 
 /// For a spreadsheet, RFC 4180 with a heading. What would be a formula is made a text by an apostrophe.
 pub(super) fn csv(rows: &Rows) -> io::Result<String> {
-    let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(vec![]);
+    let mut writer =
+        csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(vec![]);
     writer.write_record(rows.columns.iter().map(|column| &column.name)).map_err(io::Error::from)?;
     for row in &rows.rows {
         let cells = rows.columns.iter().zip(row).map(|(column, value)| {
