@@ -150,6 +150,7 @@ impl Database {
             receive_connections: config.database.receive_connections,
             sync_connections: config.database.sync_connections,
             statement_timeout: config.database.statement_timeout,
+            history: config.leads.history,
         };
         let pools = Pools::new(&url, &settings)?;
         pools.check().await?;
@@ -290,7 +291,10 @@ impl App {
         let destinations = destinations_on(config, &store)?;
         let schedule = Schedule::parse(&config.sync.schedule)?;
         let keep = config.deliveries.keep;
-        let keep = if keep.is_zero() { KEEP_REJECTED } else { keep };
+        let keep = Keep {
+            deliveries: if keep.is_zero() { KEEP_REJECTED } else { keep },
+            history: config.leads.keep_history,
+        };
         // Behind a long query (a dump, say) it gives up. The default partition takes what comes meanwhile.
         look_after_archive(&store, keep).await;
         let names: Vec<String> = destinations.iter().map(|d| d.name.clone()).collect();
@@ -376,16 +380,35 @@ impl App {
     }
 }
 
-/// Makes next weeks' partitions and drops old ones.
-async fn maintain(store: Store, keep: Duration, stop: Stop) {
-    while stop.run_until_cancelled(tokio::time::sleep(MAINTENANCE)).await.is_some() {
+/// How long what is kept.
+#[derive(Clone, Copy)]
+struct Keep {
+    deliveries: Duration,
+    history: Duration,
+}
+
+/// Brings the daily counts forward, makes next weeks' partitions and drops old ones.
+async fn maintain(store: Store, keep: Keep, stop: Stop) {
+    loop {
+        // First the counts: they outlive what is dropped. A week of deliveries at a time, the rest the next time.
+        match store.count_days().await {
+            Ok(true) if !stop.is_cancelled() => continue,
+            Ok(_) => {}
+            Err(error) => tracing::warn!("cannot count the deliveries by day: {}", Chain(&error)),
+        }
+        if stop.run_until_cancelled(tokio::time::sleep(MAINTENANCE)).await.is_none() {
+            return;
+        }
         look_after_archive(&store, keep).await;
     }
 }
 
-async fn look_after_archive(store: &Store, keep: Duration) {
-    if let Err(error) = store.maintain_archive(keep).await {
+async fn look_after_archive(store: &Store, keep: Keep) {
+    if let Err(error) = store.maintain_archive(keep.deliveries).await {
         tracing::error!("cannot look after the archive's partitions: {}", Chain(&error));
+    }
+    if let Err(error) = store.maintain_history(keep.history).await {
+        tracing::error!("cannot look after the history's partitions: {}", Chain(&error));
     }
 }
 

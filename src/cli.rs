@@ -23,6 +23,7 @@ mod fake_crm;
 mod import;
 mod migrate;
 mod replay;
+mod report;
 mod requeue;
 mod send;
 mod serve;
@@ -72,6 +73,7 @@ enum Command {
     Requeue(requeue::Requeue),
     Replay(replay::Replay),
     Import(import::Import),
+    Report(report::Report),
     FakeCrm(fake_crm::FakeCrm),
 }
 
@@ -168,6 +170,7 @@ impl Cli {
             Command::Requeue(command) => command.run(&self.global).await,
             Command::Replay(command) => command.run(&self.global).await,
             Command::Import(command) => command.run(&self.global).await,
+            Command::Report(command) => command.run(&self.global).await,
             Command::FakeCrm(command) => command.run().await,
         }
     }

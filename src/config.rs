@@ -111,6 +111,11 @@ pub struct Leads {
     /// An event time further ahead of the receipt than this is not reliable.
     #[serde(with = "values::duration")]
     pub future_tolerance: Duration,
+    /// Whether every change of a lead is kept, for people who ask what it was before.
+    pub history: bool,
+    /// How long those changes are kept.
+    #[serde(with = "values::duration")]
+    pub keep_history: Duration,
 }
 
 /// `leads.email_folding`

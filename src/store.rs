@@ -14,6 +14,8 @@ pub mod group;
 pub mod leads;
 pub mod migrate;
 pub mod pool;
+
+pub mod reports;
 pub mod source_apis;
 pub mod sync;
 pub mod textbook;

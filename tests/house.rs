@@ -39,11 +39,13 @@ const EVERYONES: [&str; 3] = ["error", "secret", "stop"];
 const WIRING: [&str; 5] = ["app", "cli", "main", "lib", "build"];
 
 /// Crates with an owner: a file, or a room with everything in it.
-const OWNERS: [(&str, &[&str]); 34] = [
+const OWNERS: [(&str, &[&str]); 36] = [
     ("async_trait", &["destinations", "fetch"]),
     ("chardetng", &["import"]),
     ("clap", &["cli"]),
+    ("comfy_table", &["cli/report"]),
     ("cronexpr", &["config", "sync"]),
+    ("csv", &["cli/report"]),
     ("csv_core", &["import"]),
     ("deadpool_postgres", &["store"]),
     ("encoding_rs", &["import", "cli/import"]),
@@ -253,7 +255,8 @@ fn every_statement_is_used_once_and_explained() {
     let used: Vec<String> =
         sources().iter().flat_map(|(path, text)| included(path, text)).collect();
     let mut wrong = Vec::new();
-    for (path, text) in files("sql") {
+    // Dashboards are documents of their own format.
+    for (path, text) in files("sql").into_iter().filter(|(path, _)| path.ends_with(".sql")) {
         let times = used.iter().filter(|used| **used == format!("sql/{path}")).count();
         if times != 1 {
             wrong.push(format!("sql/{path} is included {times} times"));

@@ -17,6 +17,7 @@ use leadsync::lead::merge::LIFECYCLE_STAGES;
 use leadsync::lead::{Field, Outcome};
 use leadsync::mapping::{Target, Via};
 use leadsync::sources::{Auth, Item, Request, SOURCES, Verified};
+use leadsync::store::reports::REPORTS;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -210,6 +211,14 @@ fn tables_are_those_of_the_code() {
     let destinations: Vec<[String; 2]> =
         DESTINATIONS.iter().map(|d| [format!("`{}`", d.name), d.summary.to_owned()]).collect();
     assert_eq!(table("destination"), destinations);
+    let reports = table("report");
+    assert_eq!(reports.len(), REPORTS.len());
+    for (row, report) in reports.iter().zip(REPORTS) {
+        let names: Vec<&str> = report.parameters().iter().map(|p| p.name).collect();
+        assert_eq!(row[0], format!("`{}`", report.name));
+        assert_eq!(format!("{}.", row[1]), report.title(), "{}", report.name);
+        assert_eq!(spans(&row[2]).collect::<Vec<_>>(), names, "{}", report.name);
+    }
     for stage in LIFECYCLE_STAGES {
         assert!(README.contains(&format!("`{stage}`")), "{stage}");
     }

@@ -3,7 +3,7 @@
 -- Leads that a delivery turns out to speak about (the mapping was mended) are added to those known. A delivery
 -- that was rejected and now became a lead takes the new outcome, and so does each lead in it that has
 -- another verdict than before.
--- Rows are locked in key order.
+-- The copies also count for the day on which they came, for people. Rows are locked in key order.
 -- Result: the number of rows changed.
 with repeat as (
     select *
@@ -12,11 +12,21 @@ with repeat as (
     )
 ),
 locked as (
-    select a.delivery_id, a.week
+    select a.delivery_id, a.week, a.source
     from leadsync.deliveries as a
     join repeat as r on r.delivery_id = a.delivery_id
     order by a.delivery_id, a.week
     for update of a
+),
+counted as (
+    insert into leadsync.daily_counts as c (day, source, what, deliveries)
+    select (r.last_received_at at time zone 'utc')::date, k.source, 'repeat', sum(r.copies)
+    from (select distinct l.delivery_id, l.source from locked as l) as k
+    join repeat as r on r.delivery_id = k.delivery_id
+    where r.copies > 0
+    group by 1, 2
+    order by 1, 2
+    on conflict (day, source, what) do update set deliveries = c.deliveries + excluded.deliveries
 )
 update leadsync.deliveries as a set
     copies = a.copies + r.copies,

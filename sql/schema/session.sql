@@ -1,4 +1,5 @@
--- Settings of every pooled session. $1 statement, $2 lock, $3 idle-in-transaction time-out, each in milliseconds as text.
+-- Settings of every pooled session. $1 statement, $2 lock, $3 idle-in-transaction time-out, each in milliseconds as text;
+-- $4 on or off: whether changes of leads are kept in lead_changes.
 -- One row, of no interest. remote_apply is stronger than on and stays.
 select
     set_config('statement_timeout', $1, false),
@@ -13,4 +14,5 @@ select
     set_config('enable_seqscan', 'off', false),
     set_config('jit', 'off', false),
     -- Only our schema: an object that somebody puts into public cannot stand in for one of ours.
-    set_config('search_path', 'leadsync, pg_temp', false)
+    set_config('search_path', 'leadsync, pg_temp', false),
+    set_config('leadsync.history', $4, false)

@@ -99,6 +99,11 @@ impl Findings {
         );
 
         self.region("leads.default_region", config.leads.default_region.as_deref());
+        self.refuse_if(
+            config.leads.keep_history.is_zero(),
+            &["leads.keep_history", "leads.history"],
+            "must be longer than 0; to keep none write leads.history = false",
+        );
         if let Err(error) = EnvFilter::builder().parse(&log.level) {
             self.push(&["log.level"], &format!("not a log filter: {error}"), true);
         }

@@ -222,6 +222,8 @@ mod tests {
             default_region: Some("BR".into()),
             email_folding: config::EmailFolding::None,
             future_tolerance: Duration::from_secs(300),
+            history: true,
+            keep_history: std::time::Duration::from_secs(86_400),
         }
     }
 

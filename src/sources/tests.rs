@@ -16,6 +16,8 @@ fn leads() -> config::Leads {
         default_region: None,
         email_folding: config::EmailFolding::None,
         future_tolerance: Duration::from_secs(300),
+        history: true,
+        keep_history: std::time::Duration::from_secs(86_400),
     }
 }
 

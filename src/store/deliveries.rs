@@ -16,6 +16,7 @@ const IS_ARCHIVED: &str = include_str!("../../sql/deliveries/is_archived.sql");
 const REPLAYABLE: &str = include_str!("../../sql/deliveries/replayable.sql");
 const ENSURE_WEEKS: &str = include_str!("../../sql/deliveries/ensure_weeks.sql");
 const DROP_WEEKS: &str = include_str!("../../sql/deliveries/drop_weeks.sql");
+const COUNT_DAYS: &str = include_str!("../../sql/deliveries/count_days.sql");
 const SOURCES: &str = include_str!("../../sql/sources/register.sql");
 
 /// One delivery as it goes into the archive.
@@ -220,6 +221,12 @@ impl Store {
         client.query_one(ENSURE_WEEKS, &[]).await?;
         client.query_one(DROP_WEEKS, &[&keep.as_secs_f64()]).await?;
         Ok(())
+    }
+
+    /// Brings the counts by day forward, by a week at most; returns whether there is more to count.
+    pub async fn count_days(&self) -> Result<bool, StoreError> {
+        let client = self.receive().await?;
+        Ok(client.query_one(COUNT_DAYS, &[]).await?.try_get(0)?)
     }
 
     /// Gives every configured source its number, for good.

@@ -1,7 +1,7 @@
 //! Leads: the upsert's columns, and a lead as it is read for a destination.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
 use tokio_postgres::Row;
@@ -14,6 +14,8 @@ use crate::lead::{Field, Lead, Touch};
 
 pub(super) const UPSERT: &str = include_str!("../../sql/leads/upsert.sql");
 const COUNT: &str = include_str!("../../sql/leads/count.sql");
+const ENSURE_MONTHS: &str = include_str!("../../sql/leads/ensure_months.sql");
+const DROP_MONTHS: &str = include_str!("../../sql/leads/drop_months.sql");
 const IDS: &str = include_str!("../../sql/leads/ids.sql");
 
 /// What the upsert says about one event.
@@ -216,6 +218,15 @@ impl Store {
         let client = self.receive().await?;
         let statement = client.prepare_cached(COUNT).await?;
         Ok(client.query_one(&statement, &[]).await?.try_get(0)?)
+    }
+
+    /// Makes the history's partitions of this month and the next two, and drops those whose every change is older than
+    /// `keep`.
+    pub async fn maintain_history(&self, keep: Duration) -> Result<(), StoreError> {
+        let client = self.receive().await?;
+        client.query_one(ENSURE_MONTHS, &[]).await?;
+        client.query_one(DROP_MONTHS, &[&keep.as_secs_f64()]).await?;
+        Ok(())
     }
 
     /// Ids of the leads of these addresses.

@@ -36,6 +36,8 @@ pub struct Settings {
     pub sync_connections: usize,
     /// Longest time one statement may run; the server enforces it.
     pub statement_timeout: Duration,
+    /// Whether changes of leads are kept in `lead_changes`.
+    pub history: bool,
 }
 
 /// Both pools. Cheap to clone.
@@ -55,8 +57,8 @@ impl Pools {
     pub fn new(url: &Secret, settings: &Settings) -> Result<Pools, UrlError> {
         let target = target(url)?;
         Ok(Pools {
-            receive: pool(&target, settings.receive_connections, settings.statement_timeout)?,
-            sync: pool(&target, settings.sync_connections, settings.statement_timeout)?,
+            receive: pool(&target, settings.receive_connections, settings)?,
+            sync: pool(&target, settings.sync_connections, settings)?,
         })
     }
 
@@ -130,18 +132,20 @@ pub(super) fn target(url: &Secret) -> Result<Target, UrlError> {
     Ok(target)
 }
 
-fn pool(target: &Target, size: usize, statement_timeout: Duration) -> Result<Pool, UrlError> {
+fn pool(target: &Target, size: usize, settings: &Settings) -> Result<Pool, UrlError> {
     // Fast: a broken connection is known by its closed socket, and a statement's error is sorted anyway.
     let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let manager = Manager::from_config(target.config.clone(), target.tls.clone(), config);
-    let limits = [statement_timeout, LOCK, IDLE_IN_TRANSACTION].map(|d| d.as_millis().to_string());
+    let limits = [settings.statement_timeout, LOCK, IDLE_IN_TRANSACTION];
+    let limits = limits.map(|d| d.as_millis().to_string());
+    let history = if settings.history { "on" } else { "off" };
     let session = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
         let limits = limits.clone();
         Box::pin(async move {
             let [statement, lock, idle] = &limits;
             // Not start-up options: connection poolers refuse those that they do not know.
             client
-                .query_one(SESSION, &[statement, lock, idle])
+                .query_one(SESSION, &[statement, lock, idle, &history])
                 .await
                 .map_err(HookError::Backend)?;
             Ok(())

@@ -1,5 +1,6 @@
 //! The integration tests, one binary: everything against a real PostgreSQL.
 
+mod analytics;
 mod api;
 mod cli;
 mod conformance;

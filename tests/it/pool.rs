@@ -13,6 +13,7 @@ fn settings() -> Settings {
         receive_connections: 2,
         sync_connections: 1,
         statement_timeout: Duration::from_millis(300),
+        history: true,
     }
 }
 
@@ -38,6 +39,7 @@ async fn every_session_has_our_settings() {
             ("application_name", "leadsync"),
             ("search_path", "leadsync, pg_temp"),
             ("TimeZone", "UTC"),
+            ("leadsync.history", "on"),
         ] {
             let row = client.query_one("select current_setting($1)", &[&name]).await.unwrap();
             assert_eq!(row.get::<_, String>(0), value, "{name}");

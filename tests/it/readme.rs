@@ -21,7 +21,13 @@ async fn every_statement_runs() {
         "marketing_consent": true, "utm_campaign": "spring"
     });
     assert_eq!(app.deliver(&ana).await.0, 200);
+    let moved = json!({
+        "email": "ana@example.com", "company": "Lima", "lifecycle_stage": "customer"
+    });
+    assert_eq!(app.deliver(&moved).await.0, 200);
     assert_eq!(app.deliver(&json!({"email": "bo@example.com", "phone": "none"})).await.0, 200);
+    let twin = json!({"email": "ana@example.org", "phone": "+5511912345678"});
+    assert_eq!(app.deliver(&twin).await.0, 200);
     assert_eq!(app.deliver(&json!({"name": "no address"})).await.0, 200);
     app.drain().await;
     assert_eq!(app.deliver(&json!({"email": "cleo@example.com"})).await.0, 200);
@@ -73,4 +79,35 @@ async fn a_destination_that_was_away_gets_what_changed() {
     assert_eq!(done.pushed, 1);
     let contacts = app.crm.contacts(leadsync::fake_crm::Crm::Hubspot);
     assert_eq!(contacts[0].properties["company"], "Two");
+}
+
+/// The questions of the morning, as the role that asks them; and the same of the masked views.
+#[tokio::test]
+async fn an_analyst_may_ask_all_of_it() {
+    let morning = README.split("### An analyst's morning").nth(1).expect("the section");
+    let morning = morning.split("### ").next().expect("its end");
+    let questions: Vec<&str> =
+        morning.split("```sql\n").skip(1).filter_map(|block| block.split("```").next()).collect();
+    let db = crate::analytics::a_year(500, 1500).await;
+    let client = db.client().await;
+    let roles = "begin; create role leadsync_analyst; create role leadsync_analyst_masked; select leadsync.grant_roles()";
+    client.batch_execute(roles).await.expect("roles");
+    let (mut asked, mut masked) = (0, 0);
+    for sql in questions.into_iter().filter(|sql| !sql.contains("requeue")) {
+        assert_eq!(sql.trim_end().matches(';').count(), 1, "one statement each:\n{sql}");
+        client.batch_execute("savepoint s; set local role leadsync_analyst").await.expect("role");
+        client.simple_query(sql).await.unwrap_or_else(|error| panic!("{sql}\n{error:?}"));
+        client.batch_execute("rollback to s").await.expect("back");
+        asked += 1;
+        if sql.contains("explain(") {
+            continue; // by lead id there
+        }
+        let sql = sql.replace("analytics.", "analytics_masked.");
+        client.batch_execute("set local role leadsync_analyst_masked").await.expect("role");
+        client.simple_query(&sql).await.unwrap_or_else(|error| panic!("{sql}\n{error:?}"));
+        client.batch_execute("rollback to s").await.expect("back");
+        masked += 1;
+    }
+    assert_eq!((asked, masked), (11, 10));
+    client.batch_execute("rollback").await.expect("rollback");
 }

@@ -74,6 +74,7 @@ impl TlsServer {
             receive_connections: 1,
             sync_connections: 1,
             statement_timeout: Duration::from_secs(5),
+            history: true,
         };
         let pools = Pools::new(&Secret::new(url), &settings).map_err(|e| Chain(&e).to_string())?;
         let client = pools.receive().await.map_err(|e| Chain(&e).to_string())?;

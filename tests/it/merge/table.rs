@@ -19,6 +19,7 @@ use super::events::{Event, NOON, When, email, fold, seeded, set};
 use super::oracle::{Row, expected, told};
 use super::rows::{UPSERT, borrowed, parameters, stored};
 use super::{delivered, difference, extent};
+use crate::analytics::history;
 use crate::support::db::TestDb;
 
 /// An instance: a pool of its own.
@@ -27,6 +28,7 @@ pub fn instance(db: &TestDb, connections: usize) -> Store {
         receive_connections: connections,
         sync_connections: 1,
         statement_timeout: std::time::Duration::from_secs(60),
+        history: true,
     };
     Store::new(Pools::new(&db.secret(), &settings).expect("pools"))
 }
@@ -142,6 +144,7 @@ async fn the_statement_is_the_oracle_in_any_order_repetition_and_batching() {
         assert_eq!(lead.version, course.version, "seed {seed}, {}", lead.email);
     }
     everything_is_due(&client).await;
+    history::is_whole(&client).await;
     println!(
         "statement: {sets} sets x {orders} orders, {statements} statements, {merges} merges \
          ({repeats} without a change), {} rows, 0 mismatches",
@@ -199,6 +202,7 @@ async fn eight_writers_of_two_instances_at_once_end_as_the_oracle_says() {
             assert_eq!(moved, lead.version, "seed {seed}, {}: one version per move", lead.email);
         }
         everything_is_due(&client).await;
+        history::is_whole(&client).await;
         rows += leads.len();
     }
     println!(
