@@ -109,7 +109,7 @@ fn record(email: &str, properties: &[(&str, Option<&str>)]) -> Record {
     let lead = Lead { email: email.to_owned(), ..Lead::default() };
     let properties =
         properties.iter().map(|(to, value)| ((*to).to_owned(), value.map(str::to_owned))).collect();
-    Record { lead: Arc::new(lead), remote_id: None, properties }
+    Record { lead: Arc::new(lead), remote_id: None, creating_for: None, properties }
 }
 
 fn known(id: &str, record: Record) -> Record {

@@ -55,6 +55,8 @@ pub fn rules(region: Option<&str>, folding: EmailFolding) -> config::Leads {
         default_region: region.map(str::to_owned),
         email_folding: folding,
         future_tolerance: Duration::from_secs(300),
+        history: true,
+        keep_history: Duration::ZERO,
     }
 }
 

@@ -17,6 +17,7 @@ fn records(n: u128) -> Vec<Record> {
             ..Lead::default()
         }),
         remote_id: (at % 2 == 0).then(|| (at + 1).to_string()),
+        creating_for: None,
         properties: vec![("name".to_owned(), Some("Anastasia".to_owned()))],
     };
     (0..n).map(record).collect()

@@ -10,7 +10,12 @@ use crate::lead::Lead;
 fn record(known: bool) -> Record {
     let lead = Lead { email: "ana@example.com".to_owned(), ..Lead::default() };
     let properties = vec![("name".to_owned(), Some("Anastasia".to_owned()))];
-    Record { lead: Arc::new(lead), remote_id: known.then(|| "u-1".to_owned()), properties }
+    Record {
+        lead: Arc::new(lead),
+        remote_id: known.then(|| "u-1".to_owned()),
+        creating_for: None,
+        properties,
+    }
 }
 
 fn answer(status: u16, body: impl Into<Bytes>) -> Answer {
