@@ -24,7 +24,7 @@ const ROOMS: [(&str, &[&str]); 17] = [
     ("receive", &["config", "lead", "mapping", "sources", "store"]),
     ("import", &["config", "lead", "mapping", "receive", "sources"]),
     ("sync", &["config", "destinations", "lead", "store"]),
-    ("http", &["config", "lead", "receive", "sources", "store"]),
+    ("http", &["config", "lead", "mapping", "receive", "sources", "store"]),
     ("serve", &["config", "http"]),
 ];
 

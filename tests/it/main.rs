@@ -4,6 +4,7 @@ mod api;
 mod cli;
 mod crash;
 mod deadlock;
+mod deliveries;
 mod destinations;
 mod fake_crm;
 mod hooks;
