@@ -22,6 +22,7 @@ use crate::secret::Secret;
 use crate::store::Store;
 
 mod auth;
+mod deliveries;
 mod hooks;
 mod leads;
 mod ops;
@@ -100,6 +101,16 @@ pub fn routes(context: Context) -> BoxedFilter<(Response,)> {
         .and(body::arrived())
         .then(leads::show)
         .boxed();
+    let deliveries = warp::path!("v1" / "deliveries")
+        .and(context.clone())
+        .and(body::arrived())
+        .then(deliveries::list)
+        .boxed();
+    let delivery = warp::path!("v1" / "deliveries" / String)
+        .and(context.clone())
+        .and(body::arrived())
+        .then(deliveries::show)
+        .boxed();
     let alive = warp::path!("healthz").and(body::arrived()).then(ops::alive).boxed();
     let ready = warp::path!("readyz").and(context).and(body::arrived()).then(ops::ready).boxed();
     // Matches whatever nothing before it has matched, so no rejection is left over.
@@ -110,7 +121,10 @@ pub fn routes(context: Context) -> BoxedFilter<(Response,)> {
     if !receives {
         return health.or(nothing).unify().boxed();
     }
-    hooks.or(batch).unify().or(lead).unify().or(health).unify().or(nothing).unify().boxed()
+    let leads = batch.or(lead).unify().boxed();
+    let archive = deliveries.or(delivery).unify().boxed();
+    let v1 = leads.or(archive).unify().boxed();
+    hooks.or(v1).unify().or(health).unify().or(nothing).unify().boxed()
 }
 
 /// The end of every handler.

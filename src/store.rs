@@ -7,6 +7,7 @@ use deadpool_postgres::Object;
 use crate::lead::Micros;
 use pool::Pools;
 
+pub mod archive;
 pub mod deliveries;
 pub mod destinations;
 pub mod fetches;

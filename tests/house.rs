@@ -28,7 +28,7 @@ const ROOMS: [(&str, &[&str]); 18] = [
         "fetch",
         &["config", "destinations", "lead", "mapping", "receive", "sources", "store", "sync"],
     ),
-    ("http", &["config", "lead", "receive", "sources", "store"]),
+    ("http", &["config", "lead", "mapping", "receive", "sources", "store"]),
     ("serve", &["config", "http"]),
 ];
 

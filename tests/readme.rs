@@ -327,6 +327,27 @@ fn links_lead_somewhere() {
 }
 
 #[test]
+fn the_import_shows_what_it_is_said_to_show() {
+    let blocks = blocks();
+    let of = |lang: &str| {
+        let mut found = blocks.iter().filter(|b| b.section == "Import" && b.lang == lang);
+        found.next().unwrap_or_else(|| panic!("no {lang}")).text.clone()
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("contacts.csv"), of("csv")).expect("the file");
+    let command = of("sh").replace('\'', "").replace("leadsync ", "");
+    let mut leadsync = Command::new(env!("CARGO_BIN_EXE_leadsync"));
+    let output = leadsync.args(command.split_whitespace()).current_dir(folder.path()).output();
+    let output = output.expect("run leadsync");
+    assert_eq!(output.status.code(), Some(1), "one line is refused");
+    // The faults are on stderr, before the last line.
+    let told = String::from_utf8(output.stdout).expect("text");
+    let (before, last) = told.trim_end().rsplit_once('\n').expect("two lines");
+    let faults = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(format!("{before}\n{faults}{last}\n"), of("text"));
+}
+
+#[test]
 fn the_custom_example_reads_its_payload() {
     let blocks = blocks();
     let of = |lang: &str| {

@@ -11,8 +11,8 @@ use super::refused::{Faults, RefusedFile};
 use super::survey::Survey;
 use crate::sources::{Item, LineReader};
 
-/// Leads in a chunk: as many as a group of the writers has.
-const CHUNK_LEADS: usize = 500;
+/// Leads in a chunk: as many as make a group of the writers full.
+const CHUNK_LEADS: usize = 512;
 
 /// Bytes of a chunk's body, give or take one lead.
 const CHUNK_BYTES: usize = 512 * 1024;

@@ -17,11 +17,11 @@ use crate::receive::{ReceiveError, Receiver};
 use crate::sources::{Item, LineReader};
 use crate::stop::Stop;
 
-/// Chunks under way at once: one for each writer, and one waiting for each.
-const AT_ONCE: usize = 8;
+/// Chunks under way at once: one for each writer, and some waiting.
+const AT_ONCE: usize = 6;
 
 /// Chunks that are read ahead.
-const AHEAD: usize = 4;
+const AHEAD: usize = 2;
 
 /// How long storing one chunk is tried again while the database does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);

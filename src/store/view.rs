@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use deadpool_postgres::Object;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -211,19 +212,19 @@ fn occurred_at(stamp: i64) -> Option<String> {
     Timestamp::from_microsecond(at?).ok().map(|t| t.to_string())
 }
 
+async fn names(client: &Object) -> Result<BTreeMap<i16, String>, StoreError> {
+    let names = client.prepare_cached(SOURCE_NAMES).await?;
+    let rows = client.query(&names, &[]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
 impl Store {
     /// The lead of that address with origins and sync state.
     pub async fn lead_view(&self, email: &Email) -> Result<Option<LeadView>, StoreError> {
         let client = self.receive().await?;
         let find = client.prepare_cached(FIND).await?;
         let Some(row) = client.query_opt(&find, &[&email.as_str()]).await? else { return Ok(None) };
-        let names = client.prepare_cached(SOURCE_NAMES).await?;
-        let names: BTreeMap<i16, String> = client
-            .query(&names, &[])
-            .await?
-            .iter()
-            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-            .collect::<Result<_, StoreError>>()?;
+        let names = names(&client).await?;
         let lead_id: Uuid = row.try_get("lead_id")?;
         let destinations = client.prepare_cached(DESTINATIONS).await?;
         let destinations = client.query(&destinations, &[&lead_id]).await?;
@@ -235,6 +236,13 @@ impl Store {
             origin: origins(&row, &names)?,
             destinations: destinations.iter().map(destination_view).collect::<Result<_, _>>()?,
         }))
+    }
+
+    /// Every source that anything ever came from, or that is configured, by name.
+    pub async fn source_names(&self) -> Result<Vec<String>, StoreError> {
+        let mut names: Vec<String> = names(&self.receive().await?).await?.into_values().collect();
+        names.sort_unstable();
+        Ok(names)
     }
 
     /// The state of everything.

@@ -6,6 +6,7 @@ mod cli;
 mod conformance;
 mod crash;
 mod deadlock;
+mod deliveries;
 mod destinations;
 mod destinations_brevo;
 mod destinations_odoo;
