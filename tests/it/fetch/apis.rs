@@ -207,7 +207,7 @@ async fn hubspot_contacts_are_read_in_batches_as_they_are_now() {
     let known = rig.fetch("5101", "changed_at < clock_timestamp() + interval '61 minutes'").await;
     assert_eq!(known, "true");
     let back =
-        "update leadsync.fetches set changed_at = '2026-03-05T14:22:46Z' where remote_id = '5101'";
+        "update leadsync.fetches set changed_at = '2026-03-05T14:22:26Z' where remote_id = '5101'";
     rig.sql.batch_execute(back).await.unwrap();
     // A deletion, and a restore that is newer.
     rig.deliver("hubspot-app", &json!([contact_event("contact.deletion", 5101, 20_000)])).await;
