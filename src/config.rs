@@ -15,6 +15,7 @@ use crate::secret::Secret;
 mod environment;
 mod load;
 mod read;
+mod targets;
 mod tree;
 mod validate;
 mod values;
@@ -214,7 +215,7 @@ pub struct Source {
     /// `custom` only: JSONPath of the parts that are one lead each (`$.leads[*]`); absent: the whole body.
     pub split: Option<String>,
     /// Adds to or overrides the kind's mapping: target name to JSONPaths, first non-blank wins.
-    #[serde(default, deserialize_with = "values::dotted")]
+    #[serde(default, deserialize_with = "targets::dotted")]
     pub fields: BTreeMap<String, FieldRule>,
 }
 
@@ -362,7 +363,7 @@ pub struct Destination {
     /// Calls under way at once, per instance.
     pub concurrency: Option<usize>,
     /// What is sent: lead value name to CRM property. Absent: the kind's default mapping.
-    #[serde(default, deserialize_with = "values::dotted")]
+    #[serde(default, deserialize_with = "targets::dotted")]
     pub fields: BTreeMap<String, Property>,
 }
 
