@@ -16,6 +16,7 @@ mod destination;
 mod environment;
 mod load;
 mod read;
+mod targets;
 mod tree;
 mod validate;
 mod values;
@@ -249,7 +250,7 @@ pub struct Source {
     /// `custom` only: JSONPath of the parts that are one lead each (`$.leads[*]`); absent: the whole body.
     pub split: Option<String>,
     /// Adds to or overrides the kind's mapping: target name to JSONPaths, first non-blank wins.
-    #[serde(default, deserialize_with = "values::dotted")]
+    #[serde(default, deserialize_with = "targets::dotted")]
     pub fields: BTreeMap<String, FieldRule>,
 }
 

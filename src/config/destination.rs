@@ -64,7 +64,7 @@ pub struct Destination {
     #[serde(default = "default_create_grace", with = "values::duration")]
     pub create_grace: Duration,
     /// What is sent: lead value name to CRM property. Absent: the kind's default mapping.
-    #[serde(default, deserialize_with = "values::dotted")]
+    #[serde(default, deserialize_with = "targets::dotted")]
     pub fields: BTreeMap<String, Property>,
 }
 

@@ -3,13 +3,12 @@
 //! The readers are written by hand where serde's derive would buffer the value first
 //! (`#[serde(untagged)]`): a buffered value has forgotten on which line it was written.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{self, Error as _, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{FieldRule, FullProperty, FullRule, OneOrMore, Property, Rate};
@@ -318,45 +317,6 @@ impl<'de> Deserialize<'de> for Property {
 
         reader.deserialize_any(Written)
     }
-}
-
-/// A mapping in which `attributes.budget = ...` is one target. TOML reads the dot as a table named
-/// `attributes`; quoted (`"attributes.budget"`) it is a key of its own. Both end up as the latter.
-pub(super) fn dotted<'de, D, V>(reader: D) -> Result<BTreeMap<String, V>, D::Error>
-where
-    D: Deserializer<'de>,
-    V: Deserialize<'de>,
-{
-    struct Targets<V>(PhantomData<V>);
-
-    impl<'de, V: Deserialize<'de>> Visitor<'de> for Targets<V> {
-        type Value = BTreeMap<String, V>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a table of fields")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut targets = BTreeMap::new();
-            while let Some(name) = map.next_key::<String>()? {
-                let found: Vec<(String, V)> = if name == "attributes" {
-                    let inner: BTreeMap<String, V> = map.next_value()?;
-                    inner.into_iter().map(|(key, value)| (format!("{name}.{key}"), value)).collect()
-                } else {
-                    vec![(name, map.next_value()?)]
-                };
-                for (name, value) in found {
-                    if targets.contains_key(&name) {
-                        return Err(A::Error::custom(format!("`{name}` is written twice")));
-                    }
-                    targets.insert(name, value);
-                }
-            }
-            Ok(targets)
-        }
-    }
-
-    reader.deserialize_map(Targets(PhantomData))
 }
 
 #[cfg(test)]

@@ -21,6 +21,9 @@ impl Region {
 #[error("not a valid phone number")]
 pub struct PhoneError;
 
+/// Longest number in E.164, with its plus.
+const MAX_LENGTH: usize = 16;
+
 /// What may stand between a number and its extension; the extension is dropped.
 const EXTENSION_WORDS: &[&str] = &[
     "x",
@@ -147,7 +150,9 @@ fn country_code(id: country::Id) -> Option<String> {
 
 fn valid(region: Option<country::Id>, digits: &str) -> Option<String> {
     let number = phonenumber::parse(region, digits).ok()?;
-    number.is_valid().then(|| number.format().mode(Mode::E164).to_string())
+    let number = number.is_valid().then(|| number.format().mode(Mode::E164).to_string())?;
+    // Germany has numbers that are longer, on paper; nobody who reads E.164 takes them.
+    (number.len() <= MAX_LENGTH).then_some(number)
 }
 
 #[cfg(test)]
@@ -181,6 +186,7 @@ mod tests {
             ("＋８１（０）９０．１２３４．５６７８", "", Some("+819012345678")),
             ("206-555-0142", "", None),
             ("0900000000", "BR", None),
+            ("2027-99999/99/0000", "DE", None),
             ("call me", "US", None),
             ("1-800-FLOWERS", "US", None),
             ("0000000000000000000000000000000000000000", "US", None),

@@ -3,6 +3,7 @@
 #     tests/fuzz/run.sh MINUTES [TARGET...]
 # Corpora and findings are in target/fuzz/. A finding fails its target and is named at the end: shrink it with
 # `cargo fuzz tmin`, mend the code, and put it into tests/fixtures/fuzz/TARGET/, where `cargo test` replays it.
+# On a machine that is busy with other things TIMEOUT=60 keeps what waited for its turn from being called slow.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -42,7 +43,7 @@ seed() {
 run() {
     local TIMEFORMAT='took %R s, processor %U s + %S s'
     time ASAN_OPTIONS=detect_odr_violation=0:quarantine_size_mb=16 nice -n 19 "$binaries/$1" "$work/corpus/$1" \
-        -max_total_time=$((minutes * 60)) -timeout=10 -rss_limit_mb=512 -malloc_limit_mb=256 -max_len=65536 \
+        -max_total_time=$((minutes * 60)) -timeout="${TIMEOUT:-10}" -rss_limit_mb=512 -malloc_limit_mb=256 -max_len=65536 \
         -dict=tests/fuzz/words.dict -artifact_prefix="$work/artifacts/$1/" -print_final_stats=1
 }
 

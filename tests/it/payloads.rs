@@ -67,6 +67,10 @@ async fn app() -> TestApp {
             "event_type": "$['@body'].event", "attributes": {"id": "$.id", "score": "$.score"}}}),
         ),
         custom(
+            "answers",
+            json!({"fields": {"email": "$.email", "attributes": ["$.missing", "$.answers"]}}),
+        ),
+        custom(
             "seconds",
             json!({"fields": {"email": "$.email", "occurred_at": {"from": "$.t", "via": "epoch_s"}}}),
         ),
@@ -516,6 +520,15 @@ async fn members_nobody_knows_change_nothing() {
         &[Lead("php@example.com", json!({"city": null, "company": null}))],
     )
     .await;
+}
+
+#[tokio::test]
+async fn an_object_of_answers_becomes_attributes() {
+    let app = app().await;
+    let body = json!({"email": "answers@example.com", "answers": {"Größe": 38, " budget\u{200b} ": "10k", "blank": "", "list": ["one"], "odd": [1, 2]}});
+    let is = json!({"attributes.Größe": "38", "attributes.budget": "10k", "attributes.blank": null, "attributes.list": "one",
+        "errors": ["attributes.odd"]});
+    becomes(&app, "answers", JSON, &body.to_string(), &[Lead("answers@example.com", is)]).await;
 }
 
 #[tokio::test]

@@ -68,6 +68,13 @@ fn the_commented_examples_are_valid() {
     let source = &config.sources[0];
     assert_eq!(source.secret.as_slice().len(), 2);
     assert!(source.fields.contains_key("attributes.budget"));
+    for whole in ["'$.data'", "['$.data', '$.more']"] {
+        let text = format!(
+            "[[source]]\nname = 'a'\nkind = 'json'\nurl_token = 't'\n[source.fields]\nattributes = {whole}\n"
+        );
+        let fields = Config::parse(&text).unwrap().config.sources.remove(0).fields;
+        assert_eq!(fields.keys().collect::<Vec<_>>(), ["attributes"]);
+    }
     assert_eq!(config.destinations[0].fields["attributes.budget"].to(), "budget");
 }
 

@@ -66,6 +66,12 @@ pub fn source(written: Value, rules: &config::Leads) -> ConfiguredSource {
     ConfiguredSource::compile(&source, rules).expect("a source that compiles")
 }
 
+/// The same, where it may be none.
+pub fn possible(written: Value) -> Option<ConfiguredSource> {
+    let source: config::Source = serde_json::from_value(written).ok()?;
+    ConfiguredSource::compile(&source, &rules(None, EmailFolding::None)).ok()
+}
+
 /// All that can be seen of what was read, to be compared.
 pub fn shown<T: std::fmt::Debug>(what: &T) -> String {
     format!("{what:?}")

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-use super::message::{posted, request, rules, source};
+use super::message::{possible, posted, request, rules, source};
 use super::proof::{Damage, believed, damaged, meaning, moment, read, refusal, signed};
 
 const JSON: &str = "application/json";
@@ -217,9 +217,7 @@ pub fn hubspot(data: &[u8]) {
     let Some(input) = read::<HubSpot>(data) else { return };
     let url = "https://leads.example.com/hooks/s";
     let compile = |key: &str| {
-        configured(
-            json!({"name": "s", "kind": "hubspot-workflow", "secret": key, "public_url": url}),
-        )
+        possible(json!({"name": "s", "kind": "hubspot-workflow", "secret": key, "public_url": url}))
     };
     let Some(source) = compile(input.key) else { return };
     let other = compile(&format!("{}x", input.key)).expect("as good a key");
