@@ -15,6 +15,7 @@ comment on column leadsync.lead_sync.backfill is 'Due because the destination or
 -- Leads that changed come before those of a backfill, without walking over the backfill's rows.
 create index lead_sync_queue on leadsync.lead_sync (destination, backfill, next_attempt_at) where state = 'due';
 drop index leadsync.lead_sync_due;
+create index lead_sync_remote on leadsync.lead_sync (destination, remote_id) where remote_id is not null;
 create index lead_sync_dropped on leadsync.lead_sync (destination) where dropped_fields is not null;
 
 alter table leadsync.destinations
@@ -60,7 +61,6 @@ create unlogged table leadsync.reconciled (
     remote_id text collate "C" not null,
     email text collate "C",
     archived boolean not null,
-    lead_id uuid,
     at timestamptz not null default clock_timestamp(),
     constraint reconciled_pkey primary key (run, remote_id)
 );
@@ -69,9 +69,7 @@ comment on column leadsync.reconciled.run is 'The run';
 comment on column leadsync.reconciled.remote_id is 'The CRM''s id';
 comment on column leadsync.reconciled.email is 'E-mail there, in lower case';
 comment on column leadsync.reconciled.archived is 'In the CRM''s bin';
-comment on column leadsync.reconciled.lead_id is 'The lead that it belongs to, by remembered id, else by e-mail';
 comment on column leadsync.reconciled.at is 'When it was seen';
 create index reconciled_email on leadsync.reconciled (run, email);
-create index reconciled_lead on leadsync.reconciled (run, lead_id);
 
 select leadsync.grant_roles();

@@ -22,6 +22,7 @@ mod demo;
 mod fake_crm;
 mod import;
 mod migrate;
+mod reconcile;
 mod replay;
 mod report;
 mod requeue;
@@ -71,6 +72,7 @@ enum Command {
     Send(send::Send),
     Status(status::Status),
     Requeue(requeue::Requeue),
+    Reconcile(reconcile::Reconcile),
     Replay(replay::Replay),
     Import(import::Import),
     Report(report::Report),
@@ -168,6 +170,7 @@ impl Cli {
             Command::Send(command) => command.run(&self.global).await,
             Command::Status(command) => command.run(&self.global).await,
             Command::Requeue(command) => command.run(&self.global).await,
+            Command::Reconcile(command) => command.run(&self.global).await,
             Command::Replay(command) => command.run(&self.global).await,
             Command::Import(command) => command.run(&self.global).await,
             Command::Report(command) => command.run(&self.global).await,

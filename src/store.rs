@@ -15,7 +15,7 @@ pub mod group;
 pub mod leads;
 pub mod migrate;
 pub mod pool;
-
+pub mod reconcile;
 pub mod reports;
 pub mod source_apis;
 pub mod sync;

@@ -25,6 +25,7 @@ pub mod backoff;
 mod call;
 mod pace;
 pub mod payload;
+pub mod reconcile;
 mod remap;
 pub mod schedule;
 pub mod step;

@@ -145,7 +145,7 @@ impl PushResult {
     }
 }
 
-fn claimed(row: &Row) -> Result<Claimed, StoreError> {
+pub(super) fn claimed(row: &Row) -> Result<Claimed, StoreError> {
     Ok(Claimed {
         lead: Arc::new(lead_of_row(row)?),
         lease_token: row.try_get("lease_token")?,

@@ -20,26 +20,33 @@ use crate::store::sync::PushResult;
 /// What comes next for each lead of a call, or why the call gave nothing, with its leads.
 type Answered = Result<Vec<Next>, (CallError, Vec<Prepared>)>;
 
+/// What a call takes of the day's budget.
+#[derive(Clone, Copy)]
+pub(super) struct Cost {
+    pub calls: u32,
+    /// Nobody waits for it: a part of the day is kept from it.
+    pub backfill: bool,
+}
+
 impl Syncer {
-    /// Waits for a free call of the shared budget, `longest` at most, for a batch. False: paused, stopping, the day's
+    /// Waits for a free call of the shared budget, `longest` at most. False: paused, stopping, the day's
     /// budget spent, or somebody else's turn to probe: do not call.
     pub(super) async fn turn(
         &self,
         destination: &Configured,
-        batch: &[Prepared],
+        cost: Cost,
         probing: bool,
         longest: Duration,
         stop: &Stop,
     ) -> Result<bool, StoreError> {
         let name = destination.name.as_str();
         if destination.is_paced() {
-            let backfill = batch.iter().all(|prepared| prepared.claimed.backfill);
             let spending = Spending {
                 period: destination.rate.map_or(Duration::ZERO, pace::period),
                 longest,
-                cost: destination.destination.cost(batch.len()),
+                cost: cost.calls,
                 daily: destination.budget.daily,
-                share: if backfill { destination.budget.backfill_share } else { 100 },
+                share: if cost.backfill { destination.budget.backfill_share } else { 100 },
             };
             let Some(wait) = self.store.spend(name, &spending).await? else {
                 return Ok(false);
@@ -65,7 +72,7 @@ impl Syncer {
     ) -> Answered {
         let records: Vec<Record> = batch.iter().map(Prepared::outgoing).collect();
         let push = destination.destination.push(&records);
-        match self.within_deadline(push, batch.len(), stop).await {
+        match self.one_each(push, batch.len(), stop).await {
             Ok(reply) => {
                 self.hear(destination, &reply.limits).await;
                 let answered = batch.into_iter().zip(reply.value);
@@ -90,7 +97,7 @@ impl Syncer {
         let properties: BTreeSet<&str> = batch.iter().flat_map(Prepared::conditional).collect();
         let properties: Vec<String> = properties.into_iter().map(str::to_owned).collect();
         let look_up = destination.destination.look_up(&records, &properties);
-        match self.within_deadline(look_up, batch.len(), stop).await {
+        match self.one_each(look_up, batch.len(), stop).await {
             Ok(reply) => {
                 self.hear(destination, &reply.limits).await;
                 let answered = batch.into_iter().zip(reply.value);
@@ -119,7 +126,7 @@ impl Syncer {
 
     /// Takes over what an answer says of the CRM's limits. Where the database does not take it, the next answer says it
     /// again, and what was just written is not put in doubt.
-    async fn hear(&self, destination: &Configured, limits: &[Limit]) {
+    pub(super) async fn hear(&self, destination: &Configured, limits: &[Limit]) {
         let Some(told) = pace::told(limits) else { return };
         if let Err(error) = self.store.told(&destination.name, &told).await {
             let name = destination.name.as_str();
@@ -127,13 +134,29 @@ impl Syncer {
         }
     }
 
-    /// One call, with a deadline over all of it and one value per record.
-    async fn within_deadline<T>(
+    /// One call that gives one value per record.
+    async fn one_each<T>(
         &self,
         call: impl Future<Output = Result<Reply<Vec<T>>, CallError>>,
         records: usize,
         stop: &Stop,
     ) -> Result<Reply<Vec<T>>, CallError> {
+        let reply = self.within_deadline(call, stop).await?;
+        match reply.value.len() == records {
+            true => Ok(reply),
+            false => Err(CallError::Unknown {
+                after: None,
+                message: "the answer does not match what was sent".to_owned(),
+            }),
+        }
+    }
+
+    /// One call, with a deadline over all of it.
+    pub(super) async fn within_deadline<T>(
+        &self,
+        call: impl Future<Output = Result<Reply<T>, CallError>>,
+        stop: &Stop,
+    ) -> Result<Reply<T>, CallError> {
         let unknown =
             |message: &str| CallError::Unknown { after: None, message: message.to_owned() };
         let stopping = async {
@@ -142,17 +165,13 @@ impl Syncer {
         };
         // A panic over one answer must not end the loop, and tells nothing about what was written.
         let call = AssertUnwindSafe(call).catch_unwind();
-        let reply = tokio::select! {
+        tokio::select! {
             biased;
-            reply = call => reply.map_err(|_| unknown("reading the answer panicked"))??,
+            reply = call => reply.map_err(|_| unknown("reading the answer panicked"))?,
             () = tokio::time::sleep(self.settings.call_timeout) => {
-                return Err(unknown("no answer within the call's deadline"));
+                Err(unknown("no answer within the call's deadline"))
             }
-            () = stopping => return Err(unknown("no answer before the service stopped")),
-        };
-        match reply.value.len() == records {
-            true => Ok(reply),
-            false => Err(unknown("the answer does not match what was sent")),
+            () = stopping => Err(unknown("no answer before the service stopped")),
         }
     }
 

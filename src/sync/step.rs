@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::answer::log_pause;
 use super::attempt::{Next, Prepared, prepare};
+use super::call::Cost;
 use super::{Configured, Syncer};
 use crate::destinations::CallError;
 use crate::stop::Stop;
@@ -199,7 +200,11 @@ impl Syncer {
             let room = running.lease.room();
             let probing = running.failures > 0;
             let Some(batch) = running.work.last() else { return Ok(()) };
-            if room.is_zero() || !self.turn(destination, batch, probing, room, stop).await? {
+            let cost = Cost {
+                calls: destination.destination.cost(batch.len()),
+                backfill: batch.iter().all(|prepared| prepared.claimed.backfill),
+            };
+            if room.is_zero() || !self.turn(destination, cost, probing, room, stop).await? {
                 return Ok(());
             }
             if running.lease.room().is_zero() {

@@ -23,6 +23,7 @@ mod faults;
 mod identity;
 mod pace;
 mod policies;
+mod reconcile;
 mod service;
 
 /// A service that only receives, and a syncer to step by hand.
