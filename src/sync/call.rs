@@ -34,10 +34,14 @@ impl Syncer {
         let name = destination.name.as_str();
         if destination.is_paced() {
             let backfill = batch.iter().all(|prepared| prepared.claimed.backfill);
+            let looks_up = batch.first().is_some_and(|p| p.needs_look_up(destination));
             let spending = Spending {
                 period: destination.rate.map_or(Duration::ZERO, pace::period),
                 longest,
-                cost: destination.destination.cost(batch.len()),
+                cost: match looks_up {
+                    true => destination.destination.look_up_cost(batch.len()),
+                    false => destination.destination.cost(batch.len()),
+                },
                 daily: destination.budget.daily,
                 share: if backfill { destination.budget.backfill_share } else { 100 },
             };
