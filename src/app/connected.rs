@@ -61,10 +61,11 @@ fn destination(
         false => settings.fields.iter().map(mapped).collect(),
     };
     fields.sort_by(|a, b| a.property.cmp(&b.property));
+    let batch = destination.batch_size();
     let budget = Budget {
         daily: settings.daily.or(destination.default_daily()),
         backfill_share: settings.backfill_share,
-        cost: destination.cost(destination.batch_size()),
+        cost: destination.cost(batch).max(destination.look_up_cost(batch)),
     };
     Ok(sync::Configured {
         name: settings.name.clone(),

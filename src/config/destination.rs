@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Rate;
 use super::values::{self, default_backfill_share, default_create_grace};
+use super::{Rate, targets};
 use crate::secret::Secret;
 
 /// One `[[destination]]`.

@@ -200,8 +200,12 @@ impl Syncer {
             let room = running.lease.room();
             let probing = running.failures > 0;
             let Some(batch) = running.work.last() else { return Ok(()) };
+            let looks_up = batch.first().is_some_and(|p| p.needs_look_up(destination));
             let cost = Cost {
-                calls: destination.destination.cost(batch.len()),
+                calls: match looks_up {
+                    true => destination.destination.look_up_cost(batch.len()),
+                    false => destination.destination.cost(batch.len()),
+                },
                 backfill: batch.iter().all(|prepared| prepared.claimed.backfill),
             };
             if room.is_zero() || !self.turn(destination, cost, probing, room, stop).await? {

@@ -22,7 +22,6 @@ kind = "pipedrive"
 token = "t"
 key_property = "Lead key"
 rate = "10000/1s"
-daily = 1000000000
 create_grace = "300ms"
 base_url = "BASE"
 MORE
@@ -40,7 +39,8 @@ async fn rig_with(more: &str, options: impl FnOnce(&mut Options), settings: Sett
     options(&mut all);
     let crm = leadsync::fake_crm::FakeCrm::on_free_port(all).await.expect("stand-in");
     let db = std::sync::Arc::new(crate::support::db::TestDb::new().await);
-    let text = DESTINATION.replace("BASE", &crm.url()).replace("MORE", more);
+    let daily = if more.contains("daily") { "" } else { "daily = 1000000000" };
+    let text = DESTINATION.replace("BASE", &crm.url()).replace("MORE", &format!("{daily}\n{more}"));
     let roles = Roles { receive: true, sync: false };
     let app = TestApp::start_on(db, std::sync::Arc::new(crm), &text, roles).await;
     Rig::on(app, "pipedrive", settings).await
@@ -329,6 +329,25 @@ async fn limits_and_credentials_blame_no_lead() {
             synced(&rig, n).await;
         }
     }
+}
+
+#[tokio::test]
+async fn the_days_tokens_are_counted_look_ups_and_all() {
+    let limited = |o: &mut Options| o.pipedrive.limits.daily_headers = false;
+    let rig = rig_with("daily = 100", limited, settings()).await;
+    let leads = ["a@example.com", "b@example.com", "c@example.com"].map(|e| lead(e, json!("A"), 1));
+    rig.deliver(&leads).await;
+    rig.pass().await;
+    // Of 100 tokens a look-up takes 41 and a write 6: there is room for two of both.
+    assert_eq!(persons(&rig).len(), 2);
+    let states = BTreeMap::from([("due".to_owned(), 1), ("synced".to_owned(), 2)]);
+    assert_eq!(rig.states().await, states);
+    let statuses = rig.app.crm.summary().calls_by_status;
+    assert_eq!(
+        statuses.keys().map(String::as_str).collect::<Vec<_>>(),
+        ["200"],
+        "nobody had to say so"
+    );
 }
 
 #[tokio::test]
