@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::TestApp;
 use crate::support::db::TestDb;
+use crate::support::openapi::{Spec, all_right};
 use crate::sync::{Rig, email, lead, leads, settings, with};
 
 /// How one of them is set up and acted in.
@@ -62,6 +63,24 @@ phone = "Phone"
 struct World {
     rig: Rig,
     kind: Kind,
+}
+
+/// Every request of every test that the API's description knows is what it allows.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let name = match self.kind.crm {
+            Crm::Zoho => "zoho-upsert.subset.openapi.json",
+            _ => "salesforce-upsert.subset.openapi.json",
+        };
+        let Some(spec) = Spec::read(name) else { return };
+        let calls = self.fake().calls();
+        // Forms are not JSON; updates by id and queries of several kinds are not in it.
+        let known = |c: &&Call| !c.path.ends_with("/token") && spec.wrong(c).is_some();
+        assert!(all_right(&spec, calls.iter().filter(known)) > 0, "no call is known to {name}");
+    }
 }
 
 /// Short enough to wait for where a time-out is the point.
