@@ -387,6 +387,14 @@ async fn a_race_is_an_update_of_what_the_other_made() {
     let taken = known(&record("ana@example.com", &[("Phone", Some("5"))]), remote_id);
     let outcomes = bench.push(&[taken]).await.unwrap();
     assert_eq!(code(&outcomes[0]), "DUPLICATE_DATA");
+    // Zoho would find the lead by it: known from the fields as they are when the destination starts.
+    let to = build(&settings(&bench.fake.url())).unwrap();
+    let second_key = record("eve@example.com", &[("Last_Name", Some("Luz")), ("Phone", Some("5"))]);
+    let refused = to.push(&[second_key]).await;
+    assert!(
+        matches!(&refused, Err(CallError::Misconfigured { code, .. }) if code == "UNIQUE_FIELD"),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]

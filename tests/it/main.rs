@@ -13,6 +13,7 @@ mod destinations_odoo;
 mod destinations_pipedrive;
 mod destinations_rdstation;
 mod destinations_salesforce;
+mod destinations_service;
 mod destinations_zoho;
 mod fake_crm;
 mod fake_crm_brevo;

@@ -93,9 +93,11 @@ impl Salesforce {
         if batch.len() == 0 {
             return Ok(batch.outcomes().into());
         }
-        let typed = |mut body: Map<String, Value>| {
-            body.insert("attributes".to_owned(), json!({"type": object.name()}));
-            Value::Object(body)
+        let typed = |body: Map<String, Value>| {
+            // First, as in every example of Salesforce's.
+            let mut record = json!({"attributes": {"type": object.name()}});
+            record.as_object_mut().into_iter().for_each(|record| record.extend(body.clone()));
+            record
         };
         let list: Vec<Value> = batch.take_bodies().into_iter().map(typed).collect();
         let call = Call::patch(path).json(&json!({"allOrNone": false, "records": list}));

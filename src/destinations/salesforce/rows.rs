@@ -164,9 +164,9 @@ pub(super) fn about<'a>(rows: &'a [Row], records: &[&Record]) -> Vec<Vec<&'a Row
 pub(super) enum Standing {
     /// Nothing.
     New,
-    /// A record with our key.
+    /// A record with our key and the e-mail.
     Ours,
-    /// One record with the e-mail, which somebody else made.
+    /// One record with the e-mail, which somebody else made, or with our key and an e-mail that somebody corrected.
     Theirs(String),
     /// Several of those.
     Several(Vec<String>),
@@ -182,6 +182,9 @@ impl Standing {
         let ours = rows.iter().find(|row| row.key == email);
         match (ours, live.as_slice()) {
             (Some(row), _) if row.converted => Standing::Converted(vec![row.id.clone()]),
+            (Some(row), _) if !row.email.is_empty() && row.email != email => {
+                Standing::Theirs(row.id.clone())
+            }
             (Some(_), _) => Standing::Ours,
             (None, [one]) => Standing::Theirs(one.id.clone()),
             (None, []) if converted.is_empty() => Standing::New,
@@ -238,6 +241,8 @@ mod tests {
         assert_eq!(of(&[theirs.clone(), gone.clone()]), Standing::Theirs("2".into()));
         assert_eq!(of(&[theirs.clone(), other]), Standing::Several(vec!["2".into(), "3".into()]));
         assert_eq!(of(std::slice::from_ref(&gone)), Standing::Converted(vec!["4".into()]));
+        let corrected = Row { email: "private@example.com".to_owned(), ..ours.clone() };
+        assert_eq!(of(&[corrected]), Standing::Theirs("1".into()), "their address stays");
         let ours = Row { converted: true, ..ours };
         assert_eq!(of(&[theirs, ours, gone]), Standing::Converted(vec!["1".into()]));
     }

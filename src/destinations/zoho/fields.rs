@@ -127,20 +127,27 @@ impl Fields {
                         ),
                     );
                 }
-                // Zoho looks for a new record by every unique field, so that two people with one phone became one.
-                Some(field) if field.unique && property != key && property != "Email" => {
-                    return wrong(
-                        "UNIQUE_FIELD",
-                        format!(
-                            "{name}.{property} does not allow duplicate values: Zoho would take a lead for the \
-                             record that has its {property}; allow them, or map to another field"
-                        ),
-                    );
-                }
-                Some(_) => {}
+                Some(_) => self.check_unique(module, key, property)?,
             }
         }
         Ok(())
+    }
+
+    /// That a property is no second key: Zoho looks for a new record by every unique field, so that two people with one
+    /// phone would become one.
+    pub fn check_unique(&self, module: Module, key: &str, property: &str) -> Result<(), CallError> {
+        let unique = self.get(property).is_some_and(|field| field.unique);
+        if !unique || property == key || property == "Email" {
+            return Ok(());
+        }
+        let module = module.name();
+        Err(CallError::Misconfigured {
+            code: "UNIQUE_FIELD".to_owned(),
+            message: format!(
+                "{module}.{property} does not allow duplicate values: Zoho would take a lead for the record that has its \
+                 {property}; allow them, or map to another field"
+            ),
+        })
     }
 
     /// The error about a field that is not there.

@@ -22,6 +22,9 @@ impl Zoho {
     ) -> Result<Reply<Vec<Outcome>>, CallError> {
         let fields = self.fields(self.module, records).await?;
         fields.check_key(self.module, &self.key)?;
+        for (property, _) in records.iter().flat_map(|record| &record.properties) {
+            fields.check_unique(self.module, &self.key, property)?;
+        }
         let mut bodies: Vec<_> =
             records.iter().map(|record| self.body(record, &fields, self.module)).collect();
         // Those that lack what a new record must have: only what is not there yet is filled.
