@@ -221,7 +221,7 @@ select
 from analytics.sync_lag as v;
 
 comment on view analytics_masked.sync_lag is 'From the change to the CRM''s confirmation, per hour of the last seven days: of leads whose newest version came in sync in that hour';
-comment on column analytics_masked.sync_lag.hour is 'Hour (UTC) of the confirmation';
+comment on column analytics_masked.sync_lag.hour is 'Hour (UTC) of the confirmation; filter by it, it is indexed';
 comment on column analytics_masked.sync_lag.destination is 'The CRM account';
 comment on column analytics_masked.sync_lag.leads is 'How many leads';
 comment on column analytics_masked.sync_lag.p50_seconds is 'Half of them took no longer';
