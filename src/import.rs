@@ -27,7 +27,7 @@ mod time;
 pub use chunks::Read;
 pub use columns::{Column, ColumnsError, How};
 pub use refused::{Fault, Faults, Refusal};
-pub use run::{Done, Progress, Run, Stored, check, run};
+pub use run::{Done, Failed, Progress, Run, Stored, check, run};
 pub use survey::Survey;
 pub use time::Order;
 

@@ -16,11 +16,11 @@ use super::{Failure, Global, migrated, note};
 use crate::app::{self, Database};
 use crate::config::{Config, FieldRule, Untimed};
 use crate::error::Exit;
-use crate::import::{self, Done, Options, Order, Progress, Run, Survey};
+use crate::import::{self, Done, Failed, Options, Order, Progress, Run, Survey};
 use crate::lead::Micros;
 use crate::mapping::{self, Target};
 use crate::receive::lines::IMPORT_SOURCE;
-use crate::receive::{DEFAULT_TRUST, ReceiveError, untimed};
+use crate::receive::{DEFAULT_TRUST, untimed};
 use crate::sources::{ConfiguredSource, LineReader};
 use crate::stop::{self, Stop};
 
@@ -173,7 +173,7 @@ impl Import {
             false => summary.print()?,
         }
         Ok(match done.failed {
-            Some(ReceiveError::Unavailable(_) | ReceiveError::Busy(_)) => Exit::Database,
+            Some(Failed::Store(_)) => Exit::Database,
             None if summary.is_all_taken() => Exit::Ok,
             _ => Exit::Failed,
         })

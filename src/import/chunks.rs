@@ -51,39 +51,54 @@ pub struct Read {
     pub complete: bool,
 }
 
-/// Reads the whole file; ends early when nobody takes chunks any more. Blocks.
+/// Reads the whole file; ends early when nobody takes chunks any more. What it read is told also where it
+/// failed. Blocks.
 pub(super) fn read(
     survey: Survey,
     reader: LineReader,
     chunks: &mpsc::Sender<Chunk>,
-    keep_refused: bool,
-) -> Result<Read, ImportError> {
-    let path = survey.path.clone();
-    let failed = |source| ImportError::Io { path: path.clone(), source };
+    mut refused: Option<RefusedFile>,
+) -> (Read, Option<ImportError>) {
+    let mut read = Read::default();
     let refused_path = survey.refused.clone();
-    let refused_failed = |source| ImportError::Io { path: refused_path.clone(), source };
-    let mut refused = None;
-    if keep_refused {
-        let delimiter = survey.delimiter().and_then(|c| u8::try_from(c).ok()).unwrap_or(b',');
-        let file = RefusedFile::new(&refused_path, delimiter, &survey.header);
-        refused = Some(file.map_err(refused_failed)?);
+    let mut failed = read_lines(survey, reader, chunks, refused.as_mut(), &mut read).err();
+    if let Some(file) = refused {
+        match file.finish() {
+            Ok(path) => read.refused_file = path,
+            Err(source) => {
+                failed = failed.or(Some(ImportError::Io { path: refused_path, source }));
+            }
+        }
     }
+    (read, failed)
+}
+
+fn read_lines(
+    survey: Survey,
+    reader: LineReader,
+    chunks: &mpsc::Sender<Chunk>,
+    mut refused: Option<&mut RefusedFile>,
+    read: &mut Read,
+) -> Result<(), ImportError> {
+    let (path, refused_path) = (survey.path.clone(), survey.refused.clone());
+    let failed = |source| ImportError::Io { path: path.clone(), source };
+    let refused_failed = |source| ImportError::Io { path: refused_path.clone(), source };
     let columns: Vec<_> = survey.columns().to_vec();
     let column_of = |target: &str| {
         let found = columns.iter().find(|column| column.fills.iter().any(|fills| fills == target));
         found.map_or(target.to_owned(), |column| column.name.clone())
     };
     let mut leads = Leads::open(survey, reader.clone()).map_err(failed)?;
-    let mut read = Read::default();
     let mut chunk = Filling::default();
     loop {
-        if read.lines % LOOK == 0 && chunks.is_closed() {
-            break;
+        if read.lines.is_multiple_of(LOOK) && chunks.is_closed() {
+            return Ok(());
         }
         match leads.next().map_err(failed)? {
             None => {
-                read.complete = true;
-                break;
+                read.complete =
+                    chunk.items.is_empty() || send(&mut chunk, leads.position(), chunks);
+                return Ok(());
             }
             Some(Line::Refused(refusal)) => {
                 read.lines += 1;
@@ -100,18 +115,11 @@ pub(super) fn read(
                 }
                 chunk.add(line, &reader.line(&patch, &unusable), Item::Lead(patch));
                 if chunk.is_full() && !send(&mut chunk, leads.position(), chunks) {
-                    break;
+                    return Ok(());
                 }
             }
         }
     }
-    if read.complete && !chunk.items.is_empty() && !send(&mut chunk, leads.position(), chunks) {
-        read.complete = false;
-    }
-    if let Some(file) = refused {
-        read.refused_file = file.finish().map_err(refused_failed)?;
-    }
-    Ok(read)
 }
 
 /// Whether somebody took it.
@@ -146,6 +154,7 @@ impl Filling {
 }
 
 /// What a thread that panicked is to its caller.
-pub(super) fn died(path: &std::path::Path) -> ImportError {
-    ImportError::Io { path: path.to_owned(), source: io::Error::other("reading it panicked") }
+pub(super) fn died(path: &std::path::Path) -> (Read, Option<ImportError>) {
+    let source = io::Error::other("reading it panicked");
+    (Read::default(), Some(ImportError::Io { path: path.to_owned(), source }))
 }

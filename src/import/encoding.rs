@@ -109,13 +109,11 @@ fn utf_16(head: &[u8]) -> Option<&'static Encoding> {
 /// UTF-8 where nearly all of it is: a few lines that are not (a file put together from two) are refused
 /// each on its own. Else what the detector of Firefox guesses from the whole.
 fn narrow(mut file: File) -> io::Result<&'static Encoding> {
-    let mut detector = EncodingDetector::new(Iso2022JpDetection::Allow);
     let (mut valid, mut invalid) = (0u64, 0u64);
     let mut block = vec![0; BLOCK];
     let mut carried = 0;
     loop {
         let count = file.read(&mut block[carried..])?;
-        detector.feed(&block[carried..carried + count], count == 0);
         let end = carried + count;
         let rest = tally(&block[..end], count == 0, &mut valid, &mut invalid);
         if count == 0 {
@@ -124,8 +122,18 @@ fn narrow(mut file: File) -> io::Result<&'static Encoding> {
         block.copy_within(end - rest..end, 0);
         carried = rest;
     }
-    let utf_8 = invalid == 0 || valid / 10 > invalid;
-    Ok(if utf_8 { UTF_8 } else { detector.guess(None, Utf8Detection::Deny) })
+    if invalid == 0 || valid / 10 > invalid {
+        return Ok(UTF_8);
+    }
+    file.seek(SeekFrom::Start(0))?;
+    let mut detector = EncodingDetector::new(Iso2022JpDetection::Allow);
+    loop {
+        let count = file.read(&mut block)?;
+        detector.feed(&block[..count], count == 0);
+        if count == 0 {
+            return Ok(detector.guess(None, Utf8Detection::Deny));
+        }
+    }
 }
 
 /// Counts letters beyond ASCII and what is none in UTF-8; gives how many bytes at the end may be the

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::ImportError;
 use super::columns::REFUSED;
+use super::survey::Survey;
 
 /// One line that is no lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,9 +89,17 @@ pub(super) struct RefusedFile {
 }
 
 impl RefusedFile {
+    /// For the lines of a file.
+    pub fn of(survey: &Survey) -> Result<RefusedFile, ImportError> {
+        let path = &survey.refused;
+        let delimiter = survey.delimiter().and_then(|c| u8::try_from(c).ok()).unwrap_or(b',');
+        RefusedFile::new(path, delimiter, &survey.header)
+            .map_err(|source| ImportError::Io { path: path.clone(), source })
+    }
+
     /// With the separator and the header of the file that is read. What an earlier import left at the path is
     /// replaced; another file is not.
-    pub fn new(path: &Path, delimiter: u8, columns: &[String]) -> io::Result<RefusedFile> {
+    fn new(path: &Path, delimiter: u8, columns: &[String]) -> io::Result<RefusedFile> {
         let header: Vec<String> =
             REFUSED.iter().map(|name| (*name).to_owned()).chain(columns.iter().cloned()).collect();
         if path.try_exists()? {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ImportError;
 use super::chunks::{self, Chunk, Read, died};
+use super::refused::RefusedFile;
 use super::survey::Survey;
 use crate::lead::{Micros, Outcome};
 use crate::receive::lines::{Lines, Taken};
@@ -59,7 +60,18 @@ pub struct Done {
     /// What became of it.
     pub stored: Stored,
     /// Why not all of it is stored.
-    pub failed: Option<ReceiveError>,
+    pub failed: Option<Failed>,
+}
+
+/// Why an import ended before its file.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// The database did not answer for too long.
+    #[error("the leads cannot be stored")]
+    Store(#[from] ReceiveError),
+    /// The file cannot be read on, or the refused lines not be written.
+    #[error(transparent)]
+    Read(#[from] ImportError),
 }
 
 /// What an import needs besides the file.
@@ -77,31 +89,38 @@ pub struct Run<'a> {
 }
 
 /// What the file would come to, without storing anything.
+///
+/// # Errors
+///
+/// The file could not be read to its end.
 pub async fn check(survey: Survey, reader: LineReader, stop: Stop) -> Result<Read, ImportError> {
     let path = survey.path.clone();
     let (sender, mut receiver) = mpsc::channel(AHEAD);
-    let reading = tokio::task::spawn_blocking(move || chunks::read(survey, reader, &sender, false));
+    let reading = tokio::task::spawn_blocking(move || chunks::read(survey, reader, &sender, None));
     while let Some(Some(_)) = stop.run_until_cancelled(receiver.recv()).await {}
     drop(receiver);
-    reading.await.unwrap_or_else(|_| Err(died(&path)))
+    let (read, failed) = reading.await.unwrap_or_else(|_| died(&path));
+    failed.map_or(Ok(read), Err)
 }
 
 /// Imports a file. `progress` is told after every chunk.
 ///
 /// # Errors
 ///
-/// The file could not be read, or the refused lines not be written. What was stored until then stays.
+/// Nothing was begun: the file of refused lines cannot be made.
 pub async fn run(
     survey: Survey,
     run: Run<'_>,
     mut progress: impl FnMut(Progress),
 ) -> Result<Done, ImportError> {
     let path = survey.path.clone();
+    let refused = RefusedFile::of(&survey)?;
     let file = path.file_name().map(|name| name.to_string_lossy().into_owned());
     let file = file.unwrap_or_default();
     let (sender, receiver) = mpsc::channel(AHEAD);
     let reader = run.reader.clone();
-    let reading = tokio::task::spawn_blocking(move || chunks::read(survey, reader, &sender, true));
+    let reading =
+        tokio::task::spawn_blocking(move || chunks::read(survey, reader, &sender, Some(refused)));
     // Ends the reader, too: it notices that nobody takes its chunks.
     let ending = run.stop.child_token();
     let mut received_at = 0;
@@ -137,7 +156,8 @@ pub async fn run(
             }
         }
     }
-    let read = reading.await.unwrap_or_else(|_| Err(died(&path)))?;
+    let (read, unread) = reading.await.unwrap_or_else(|_| died(&path));
+    let failed = failed.map(Failed::from).or(unread.map(Failed::from));
     Ok(Done { read, stored, failed })
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::columns::{Column, Columns, is_address};
@@ -232,7 +232,7 @@ struct Seen {
 
 /// The first byte that is not blank.
 fn first_byte(input: &Input) -> io::Result<Option<u8>> {
-    let bytes = input.open()?.bytes.bytes();
+    let bytes = BufReader::new(input.open()?.bytes).bytes();
     for byte in bytes {
         let byte = byte?;
         if !byte.is_ascii_whitespace() {

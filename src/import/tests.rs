@@ -20,11 +20,10 @@ fn options() -> Options {
     }
 }
 
+type Lines = Vec<(u64, Result<String, Refusal>)>;
+
 /// Every line of a file: its number, and what it is.
-fn lines(
-    bytes: &[u8],
-    options: &Options,
-) -> Result<Vec<(u64, Result<String, Refusal>)>, ImportError> {
+fn lines(bytes: &[u8], options: &Options) -> Result<Lines, ImportError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     std::fs::write(&path, bytes).unwrap();

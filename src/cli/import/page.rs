@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::note;
-use crate::error::Printable;
+use crate::error::{Chain, Printable};
 use crate::import::{Column, Done, Fault, Faults, How, Order, Read, Survey};
 use crate::lead::Outcome;
 
@@ -175,7 +175,7 @@ impl Summary {
             ));
         }
         if let Some(error) = &done.failed {
-            note(format_args!("leadsync: the import ended early: {error}"));
+            note(format_args!("leadsync: the import ended early: {}", Chain(error)));
         } else if !self.complete {
             note(format_args!("leadsync: the import was stopped"));
         }

@@ -160,8 +160,12 @@ proptest! {
     )) {
         let found = pieces(written(&records).as_bytes(), Form::Csv(b','), 7);
         let mut fields = Fields::new(b',');
-        let blank = |record: &&Vec<String>| !(record.len() == 1 && record[0].trim().is_empty() && !record[0].contains(['\r', '\n']) && !record[0].is_empty());
-        let wanted: Vec<_> = records.iter().filter(blank).collect();
+        // One field of blanks alone is a blank line, unless it is quoted.
+        let told = |record: &&Vec<String>| match record.as_slice() {
+            [one] => one.is_empty() || one.contains(['\r', '\n']) || !one.trim().is_empty(),
+            _ => true,
+        };
+        let wanted: Vec<_> = records.iter().filter(told).collect();
         prop_assert_eq!(found.len(), wanted.len());
         for ((_, piece, broken), record) in found.iter().zip(wanted) {
             prop_assert_eq!(*broken, None);
