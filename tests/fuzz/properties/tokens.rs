@@ -33,6 +33,10 @@ struct Token<'a> {
 /// `?token=`: there once and the same, and never kept.
 pub fn url_token(data: &[u8]) {
     let Some(input) = read::<Token>(data) else { return };
+    // Asterisks stand where a token was; one that begins with them could not be told from that.
+    if input.token.starts_with('*') {
+        return;
+    }
     let Some(source) = proven_by("url_token", json!([input.token, "old"])) else { return };
     let mut bare = posted(JSON, input.body);
     bare.query = input.query.to_owned();
@@ -78,7 +82,7 @@ pub fn url_token(data: &[u8]) {
             };
             let found =
                 text.match_indices(spelling).any(|(at, _)| !longer(&text[at + spelling.len()..]));
-            assert!(!found || input.token == "***", "{text} has {spelling}");
+            assert!(!found, "{text} has {spelling}");
         }
     }
 }
