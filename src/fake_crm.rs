@@ -240,7 +240,10 @@ impl State {
         let fits =
             |s: &Scripted| match s.path.as_deref().map(|p| p.split_once(' ').unwrap_or(("", p))) {
                 None => true,
-                Some((of, prefix)) => (of.is_empty() || of == method) && path.starts_with(prefix),
+                Some((of, prefix)) => {
+                    (of.is_empty() || of.split('|').any(|m| m == method))
+                        && path.starts_with(prefix)
+                }
             };
         match self.script.iter().position(fits) {
             Some(at) => self.script.remove(at).map(|s| s.fault),

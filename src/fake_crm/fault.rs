@@ -124,7 +124,7 @@ pub enum Order {
 /// A fault that waits for its request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scripted {
-    /// Only requests whose path begins so, or method and path ("POST /api/v2/persons"); absent: any request but those to the
+    /// Only requests whose path begins so, or methods and path ("POST|PATCH /api/v2/persons"); absent: any request but those to the
     /// stand-in's own pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,

@@ -19,15 +19,18 @@ use crate::support::app::TestApp;
 use crate::support::db::TestDb;
 use crate::sync::{Rig, email, settings};
 
+mod brevo;
 mod faults;
 mod hubspot;
 mod identity;
 mod keyless;
+mod pipedrive;
 mod rules;
 mod webhook;
 
 /// Everybody who plays.
-const KINDS: &[&Kind] = &[&hubspot::KIND, &keyless::KIND, &webhook::KIND];
+const KINDS: &[&Kind] =
+    &[&brevo::KIND, &hubspot::KIND, &keyless::KIND, &pipedrive::KIND, &webhook::KIND];
 
 /// What the scenarios have to know of a kind.
 pub struct Kind {
@@ -47,7 +50,7 @@ pub struct Kind {
     city: &'static str,
     /// What stands there after a clear; `None`: nothing at all.
     cleared: Option<&'static str>,
-    /// How paths of calls that write begin.
+    /// How paths of calls that write begin, with their methods where others have the same.
     writes: &'static str,
     /// Members of a lead that the CRM refuses for their own sake, and the same in good.
     poison: Option<(fn() -> Value, fn() -> Value)>,
