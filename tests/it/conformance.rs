@@ -23,11 +23,14 @@ mod faults;
 mod hubspot;
 mod identity;
 mod keyless;
+mod odoo;
+mod rdstation;
 mod rules;
 mod webhook;
 
 /// Everybody who plays.
-const KINDS: &[&Kind] = &[&hubspot::KIND, &keyless::KIND, &webhook::KIND];
+const KINDS: &[&Kind] =
+    &[&hubspot::KIND, &keyless::KIND, &odoo::KIND, &rdstation::KIND, &webhook::KIND];
 
 /// What the scenarios have to know of a kind.
 pub struct Kind {
