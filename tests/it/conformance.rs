@@ -24,13 +24,22 @@ mod faults;
 mod hubspot;
 mod identity;
 mod keyless;
+mod odoo;
 mod pipedrive;
+mod rdstation;
 mod rules;
 mod webhook;
 
 /// Everybody who plays.
-const KINDS: &[&Kind] =
-    &[&brevo::KIND, &hubspot::KIND, &keyless::KIND, &pipedrive::KIND, &webhook::KIND];
+const KINDS: &[&Kind] = &[
+    &brevo::KIND,
+    &hubspot::KIND,
+    &keyless::KIND,
+    &odoo::KIND,
+    &pipedrive::KIND,
+    &rdstation::KIND,
+    &webhook::KIND,
+];
 
 /// What the scenarios have to know of a kind.
 pub struct Kind {
