@@ -4,9 +4,9 @@
 select q.problem, sum(q.found)::bigint as found, t.leads as checked, case when q.problem <> 'invalid_value' then round(100.0 * sum(q.found) / nullif(t.leads, 0), 1) end as percent
 from data_quality as q
 cross join (
-    select sum(a.leads)::bigint as leads
-    from attribution as a
-    where a.day > current_date - :'days'::integer and (:'source' = '' or a.first_source = :'source')
+    select count(*) as leads
+    from leads as l
+    where l.created_day > current_date - :'days'::integer and (:'source' = '' or l.first_source = :'source')
 ) as t
 where q.day > current_date - :'days'::integer and (:'source' = '' or q.source = :'source')
 group by q.problem, t.leads
