@@ -6,7 +6,7 @@ with of_lead as materialized (
         d.delivery_id, d.source, d.received_at, d.last_received_at, d.copies, d.outcome, d.reason, d.lead_ids, d.items,
         d.body_bytes
     from leadsync.deliveries as d
-    where d.lead_ids @> array[$6::uuid]
+    where (d.lead_ids[1] = $6::uuid or (cardinality(d.lead_ids) > 1 and d.lead_ids @> array[$6::uuid]))
 )
 select
     a.delivery_id, a.source, a.received_at, a.last_received_at, a.copies, a.outcome, a.reason, a.lead_ids, a.items, a.body_bytes
