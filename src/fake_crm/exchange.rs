@@ -346,7 +346,7 @@ fn rate_limited(path: &str, retry_after: Option<u64>, daily: bool) -> Answer {
         path if rdstation::Account::owns(path) => return rdstation::errors::too_many(retry_after),
         path if salesforce::owns(path) => return salesforce::errors::too_many(daily, 100_000),
         path if zoho::owns(path) => return zoho::errors::too_many(daily),
-        path if brevo::owns(path) => brevo::errors::too_many(),
+        path if brevo::owns(path) => brevo::errors::hourly(daily),
         path if pipedrive::owns(path) => pipedrive::errors::too_many(),
         _ => return hubspot::errors::too_many(daily, retry_after, (190, 0, 10_000)),
     };

@@ -185,8 +185,11 @@ async fn faults_speak_brevos_tongue() {
         let refused = upsert(&crm, "ana@example.com", json!({})).await;
         assert_eq!((refused.status, &refused.json()["code"]), (status, &json!(code)));
     }
-    crm.script(Fault::RateLimited { retry_after: None, daily: false });
-    assert_eq!(upsert(&crm, "ana@example.com", json!({})).await.status, 429);
+    for (daily, reset) in [(false, "30"), (true, "1800")] {
+        crm.script(Fault::RateLimited { retry_after: None, daily });
+        let refused = upsert(&crm, "ana@example.com", json!({})).await;
+        assert_eq!((refused.status, refused.header("x-sib-ratelimit-reset")), (429, Some(reset)));
+    }
     crm.script(Fault::ResetAfter);
     let body = json!({"email": "ana@example.com", "updateEnabled": true}).to_string();
     assert!(send(crm.addr(), "POST", CONTACTS, KEY, &body).await.is_err());

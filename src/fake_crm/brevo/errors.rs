@@ -38,8 +38,19 @@ pub(super) fn no_contact() -> Answer {
     Answer::json(404, &envelope("document_not_found", "Contact does not exist"))
 }
 
+/// 429 of the hour's limit, which is over in half a minute, or in half an hour.
+pub(in super::super) fn hourly(long: bool) -> Answer {
+    let mut answer = too_many();
+    answer.headers = vec![
+        ("x-sib-ratelimit-limit", "36000".to_owned()),
+        ("x-sib-ratelimit-remaining", "0".to_owned()),
+        ("x-sib-ratelimit-reset", if long { "1800" } else { "30" }.to_owned()),
+    ];
+    answer
+}
+
 /// 429.
-pub(in super::super) fn too_many() -> Answer {
+pub(super) fn too_many() -> Answer {
     Answer::json(429, &envelope("too_many_requests", "The expected rate limit is exceeded."))
 }
 
