@@ -31,8 +31,13 @@ async fn blames_nobody(bed: &Bed, what: &str) {
     assert!(!states.contains_key("parked"), "{} {what}: {states:?}", bed.kind.name);
 }
 
+/// So that a pause is still there when it is looked at, however busy the machine is.
+fn long_pauses() -> Settings {
+    Settings { backoff_max: Duration::from_secs(60), ..settings() }
+}
+
 pub async fn credentials(kind: &'static Kind) {
-    let bed = Bed::of(kind).await;
+    let bed = Bed::with(kind, long_pauses(), "").await;
     for (version, code) in [(1, 401), (2, 403)] {
         // Once more for kinds that try again with a new access token.
         bed.strikes(status(code));
@@ -44,7 +49,7 @@ pub async fn credentials(kind: &'static Kind) {
 }
 
 pub async fn slow_down(kind: &'static Kind) {
-    let bed = Bed::of(kind).await;
+    let bed = Bed::with(kind, long_pauses(), "").await;
     let asked =
         Fault::Status { status: 429, body: Body::Empty, apply: Apply::None, retry_after: Some(7) };
     let limited = Fault::RateLimited { retry_after: None, daily: false };
