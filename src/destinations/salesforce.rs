@@ -1,9 +1,9 @@
 //! Salesforce leads or contacts: up to 200 in a call, told apart by an external id of ours that Salesforce keeps unique.
 //!
-//! A lead that was never pushed is looked for first: one that somebody else made has no key of ours, and an upsert by key
-//! alone would make a second one beside it. It is also how blanks that Salesforce does not take ("Company") are filled
-//! for new records only. A lead that was pushed is updated by its id; of one that is not there any more a second question
-//! tells whether it was merged, converted or deleted.
+//! A lead that somebody else entered has no key of ours, and an upsert by key alone would make a second one beside it:
+//! hence [`Key::Ours`]. What comes to be pushed by key is new, and only then blanks are filled that Salesforce does not
+//! take ("Company"). A lead that was pushed is updated by its id; of one that is not there any more a second question tells
+//! whether it was merged, converted or deleted.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use super::cached::{Cached, before_writing};
 use super::client::{Answer, Call, Client};
 use super::oauth::OAuth;
-use super::{CallError, Destination, Kind, Mapped, Outcome, Page, Record, Remote, Reply};
+use super::{CallError, Destination, Key, Kind, Mapped, Outcome, Page, Record, Remote, Reply};
 
 mod configured;
 mod fields;
@@ -123,9 +123,8 @@ impl Destination for Salesforce {
         Some(100_000)
     }
 
-    fn cost(&self, records: usize) -> u32 {
-        // Looking for a new one is a call of its own, and so is what became of an old one.
-        if records == 0 { 0 } else { 2 }
+    fn key(&self) -> Key {
+        Key::Ours
     }
 
     fn group(&self, record: &Record) -> &'static str {

@@ -28,7 +28,9 @@ mod odoo;
 mod pipedrive;
 mod rdstation;
 mod rules;
+mod salesforce;
 mod webhook;
+mod zoho;
 
 /// Everybody who plays.
 const KINDS: &[&Kind] = &[
@@ -38,7 +40,9 @@ const KINDS: &[&Kind] = &[
     &odoo::KIND,
     &pipedrive::KIND,
     &rdstation::KIND,
+    &salesforce::KIND,
     &webhook::KIND,
+    &zoho::KIND,
 ];
 
 /// What the scenarios have to know of a kind.

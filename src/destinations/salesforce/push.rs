@@ -5,18 +5,17 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::super::batch::Batch;
-use super::super::cached::before_writing;
 use super::super::client::Call;
 use super::super::typed::Type;
 use super::super::{CallError, Outcome, Record, Reply};
 use super::fields::Fields;
 use super::reads::Place;
-use super::rows::{Standing, short};
+use super::rows::short;
 use super::said::{self, Item, Verdict};
 use super::{API, FILLED, NOT_PROVIDED, Object, Salesforce};
 
 impl Salesforce {
-    /// Leads that were never pushed: looks for what is there, then upserts by key.
+    /// Leads of which nothing was found.
     pub(super) async fn by_key(
         &self,
         records: &[&Record],
@@ -24,18 +23,8 @@ impl Salesforce {
         let fields = self.fields(self.object, records).await?;
         fields.check_key(self.object, &self.key)?;
         let mut batch = Batch::new(records.len());
-        let standings = self.standings(records).await.map_err(before_writing)?;
-        for (at, (record, standing)) in records.iter().zip(&standings).enumerate() {
-            let settled = match standing {
-                Standing::New | Standing::Ours => None,
-                Standing::Theirs(id) => Some(Outcome::Exists { remote_id: id.clone() }),
-                Standing::Several(ids) => Some(Outcome::Ambiguous { remote_ids: ids.clone() }),
-                Standing::Converted(_) => continue,
-            };
-            let body = match settled {
-                Some(outcome) => Err(outcome),
-                None => self.body(record, &fields, self.object, *standing == Standing::New),
-            };
+        for (at, record) in records.iter().enumerate() {
+            let body = self.body(record, &fields, self.object, true);
             batch.add(
                 at,
                 body.map(|mut body| {
@@ -45,10 +34,8 @@ impl Salesforce {
                 }),
             );
         }
-        self.converted(records, &standings, &mut batch).await.map_err(before_writing)?;
         let path = format!("{API}/composite/sobjects/{}/{}", self.object.name(), self.key);
-        let is_new = |at: usize| standings.get(at) == Some(&Standing::New);
-        self.send(self.object, path, records, batch, is_new).await
+        self.send(self.object, path, records, batch).await
     }
 
     /// Leads that were pushed before. The e-mail is not sent.
@@ -78,17 +65,16 @@ impl Salesforce {
                 }),
             );
         }
-        self.send(object, format!("{API}/composite/sobjects"), records, batch, |_| false).await
+        self.send(object, format!("{API}/composite/sobjects"), records, batch).await
     }
 
-    /// Sends what is in the batch and sorts what the answer says; `is_new`: nothing was there.
+    /// Sends what is in the batch and sorts what the answer says.
     async fn send(
         &self,
         object: Object,
         path: String,
         records: &[&Record],
         mut batch: Batch,
-        is_new: impl Fn(usize) -> bool + Send,
     ) -> Result<Reply<Vec<Outcome>>, CallError> {
         if batch.len() == 0 {
             return Ok(batch.outcomes().into());
@@ -123,7 +109,8 @@ impl Salesforce {
                     Verdict::Rights => {
                         rights += 1;
                         // The right to make records is that of all of them; the right to one record may be its own.
-                        if is_new(at) || rights > 1 && rights == batch.len() {
+                        let is_new = record.remote_id.is_none();
+                        if is_new || rights > 1 && rights == batch.len() {
                             return Err(fault.stop(record));
                         }
                         fault.rejected(record)
@@ -132,7 +119,13 @@ impl Salesforce {
             };
             batch.settle(at, outcome);
         }
-        self.moved(moved, &mut batch).await.map_err(before_writing)?;
+        if let Err(error) = self.moved(&moved, &mut batch).await {
+            // What the answer said of the others stands.
+            for (at, _, fault) in moved {
+                let message = format!("where it is now cannot be asked: {error}");
+                batch.settle(at, Outcome::Retry { code: fault.code, message });
+            }
+        }
         Ok(Reply { value: batch.outcomes(), limits: said::limits(&answer) })
     }
 
@@ -181,62 +174,41 @@ impl Salesforce {
     /// Says where the records are now that could not be written because they are not what they were.
     async fn moved(
         &self,
-        moved: Vec<(usize, &Record, said::Fault)>,
+        moved: &[(usize, &Record, said::Fault)],
         batch: &mut Batch,
     ) -> Result<(), CallError> {
-        let ids: Vec<String> =
-            moved.iter().filter_map(|(_, record, _)| record.remote_id.clone()).collect();
+        if moved.is_empty() {
+            return Ok(());
+        }
+        // By key it can only be a lead that was converted: its key stays with it.
+        let new: Vec<&Record> =
+            moved.iter().map(|(_, r, _)| *r).filter(|r| r.remote_id.is_none()).collect();
+        let rows = self.matching(&new, &[]).await?.value;
+        let keyed = |record: &Record| {
+            let email = record.lead.email.to_lowercase();
+            rows.iter().find(|row| row.key == email).map(|row| row.id.clone())
+        };
+        let id = |record: &Record| record.remote_id.clone().or_else(|| keyed(record));
+        let ids: Vec<String> = moved.iter().filter_map(|(_, record, _)| id(record)).collect();
         let places = self.places(&ids).await?;
         for (at, record, fault) in moved {
-            let outcome = match (record.remote_id.as_deref(), fault.code.as_str()) {
-                // Converted between the look and the push: the next look finds it so.
-                (None, _) => {
-                    Outcome::Retry { code: fault.code, message: "it has just changed".to_owned() }
+            let at = *at;
+            let id = id(record).unwrap_or_default();
+            let outcome = match (places.get(short(&id)), record.remote_id.is_some()) {
+                (Some(Place::At(now)), _) if short(now) != short(&id) => {
+                    Outcome::Exists { remote_id: now.clone() }
                 }
-                (Some(id), _) => match places.get(short(id)) {
-                    None | Some(Place::Gone) => Outcome::Gone,
-                    Some(Place::Converted) => converted(),
-                    Some(Place::At(now)) if short(now) == short(id) => fault.rejected(record),
-                    Some(Place::At(now)) => Outcome::Exists { remote_id: now.clone() },
+                (Some(Place::At(_)), true) => fault.rejected(record),
+                (Some(Place::Converted), _) => converted(),
+                (None | Some(Place::Gone), true) => Outcome::Gone,
+                (Some(Place::Gone), false) => converted(),
+                // Somebody is at it in this moment.
+                (None | Some(Place::At(_)), false) => Outcome::Retry {
+                    code: fault.code.clone(),
+                    message: "it has just changed".to_owned(),
                 },
             };
             batch.settle(at, outcome);
-        }
-        Ok(())
-    }
-
-    /// Settles the leads of which only converted ones are there.
-    async fn converted(
-        &self,
-        records: &[&Record],
-        standings: &[Standing],
-        batch: &mut Batch,
-    ) -> Result<(), CallError> {
-        let of = |standing: &Standing| match standing {
-            Standing::Converted(ids) => ids.clone(),
-            _ => Vec::new(),
-        };
-        let ids: Vec<String> = standings.iter().flat_map(of).collect();
-        let places = self.places(&ids).await?;
-        for at in 0..records.len() {
-            let Some(Standing::Converted(ids)) = standings.get(at) else { continue };
-            let mut now: Vec<String> = ids
-                .iter()
-                .filter_map(|id| match places.get(short(id)) {
-                    Some(Place::At(now)) => Some(now.clone()),
-                    _ => None,
-                })
-                .collect();
-            now.sort();
-            now.dedup();
-            batch.settle(
-                at,
-                match now.as_slice() {
-                    [] => converted(),
-                    [one] => Outcome::Exists { remote_id: one.clone() },
-                    _ => Outcome::Ambiguous { remote_ids: now },
-                },
-            );
         }
         Ok(())
     }

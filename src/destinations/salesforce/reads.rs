@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::client::{Answer, Call};
 use super::super::{CallError, Page, Record, Remote, Reply};
 use super::fields::Fields;
-use super::rows::{self, Row, Standing, short};
+use super::rows::{self, Row, short};
 use super::said;
 use super::{API, KEEP, Object, STALE, Salesforce};
 
@@ -87,7 +87,7 @@ impl Salesforce {
     }
 
     /// Records with the key or the e-mail of these leads, with more columns.
-    async fn matching(
+    pub(super) async fn matching(
         &self,
         records: &[&Record],
         more: &[(String, String)],
@@ -97,14 +97,6 @@ impl Salesforce {
         let emails: Vec<&str> = records.iter().map(|r| r.lead.email.as_str()).collect();
         let by = ["Email", self.key.as_str()];
         self.rows(rows::queries(self.object, &columns, &by, &emails), false).await
-    }
-
-    /// What there is of leads that were never pushed.
-    pub(super) async fn standings(&self, records: &[&Record]) -> Result<Vec<Standing>, CallError> {
-        let rows = self.matching(records, &[]).await?.value;
-        let about = rows::about(&rows, records);
-        let of = |(record, rows): (&&Record, Vec<&Row>)| Standing::of(&record.lead.email, &rows);
-        Ok(records.iter().zip(about).map(of).collect())
     }
 
     /// Where records with these ids are now, by the short form of their ids.
@@ -205,7 +197,11 @@ impl Salesforce {
         let new: Vec<&Record> = records.iter().copied().filter(|r| r.remote_id.is_none()).collect();
         let mut reply = self.matching(&new, &own).await?;
         let matching = std::mem::take(&mut reply.value);
-        let about = rows::about(&matching, records);
+        let about: Vec<Vec<&Row>> = rows::about(&matching, records)
+            .into_iter()
+            .zip(records)
+            .map(|(rows, record)| rows::standing(&record.lead.email, &rows))
+            .collect();
         // Ids whose records may be somewhere else now.
         let converted = about.iter().flatten().filter(|row| row.converted && self.follow);
         let known = records.iter().filter_map(|r| r.remote_id.clone());

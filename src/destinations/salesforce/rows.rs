@@ -159,38 +159,16 @@ pub(super) fn about<'a>(rows: &'a [Row], records: &[&Record]) -> Vec<Vec<&'a Row
     records.iter().map(of).collect()
 }
 
-/// What there is of a lead that has never been pushed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// Nothing.
-    New,
-    /// A record with our key and the e-mail.
-    Ours,
-    /// One record with the e-mail, which somebody else made, or with our key and an e-mail that somebody corrected.
-    Theirs(String),
-    /// Several of those.
-    Several(Vec<String>),
-    /// Only leads that were converted: their ids.
-    Converted(Vec<String>),
-}
-
-impl Standing {
-    pub fn of(email: &str, rows: &[&Row]) -> Standing {
-        let email = email.to_lowercase();
-        let ids = |rows: &[&&Row]| rows.iter().map(|row| row.id.clone()).collect::<Vec<_>>();
-        let (converted, live): (Vec<&&Row>, Vec<&&Row>) = rows.iter().partition(|r| r.converted);
-        let ours = rows.iter().find(|row| row.key == email);
-        match (ours, live.as_slice()) {
-            (Some(row), _) if row.converted => Standing::Converted(vec![row.id.clone()]),
-            (Some(row), _) if !row.email.is_empty() && row.email != email => {
-                Standing::Theirs(row.id.clone())
-            }
-            (Some(_), _) => Standing::Ours,
-            (None, [one]) => Standing::Theirs(one.id.clone()),
-            (None, []) if converted.is_empty() => Standing::New,
-            (None, []) => Standing::Converted(ids(&converted)),
-            (None, several) => Standing::Several(ids(several)),
-        }
+/// Which of the rows with its key or e-mail a lead is: the one with our key, else those that are leads still, else what
+/// was converted.
+pub(super) fn standing<'a>(email: &str, rows: &[&'a Row]) -> Vec<&'a Row> {
+    let email = email.to_lowercase();
+    let ours: Vec<&Row> = rows.iter().copied().filter(|row| row.key == email).collect();
+    let live: Vec<&Row> = rows.iter().copied().filter(|row| !row.converted).collect();
+    match (ours.is_empty(), live.is_empty()) {
+        (false, _) => ours,
+        (true, false) => live,
+        (true, true) => rows.to_vec(),
     }
 }
 
@@ -223,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn one_standing_per_lead() {
+    fn our_key_comes_before_leads_and_they_before_converted_ones() {
         let row = |id: &str, key: &str, converted: bool| Row {
             id: id.to_owned(),
             email: "ana@example.com".to_owned(),
@@ -231,20 +209,21 @@ mod tests {
             converted,
             ..Row::default()
         };
-        let of = |rows: &[Row]| Standing::of("Ana@example.com", &rows.iter().collect::<Vec<_>>());
+        let of = |rows: &[&Row]| {
+            let found = standing("Ana@example.com", rows);
+            found.iter().map(|row| row.id.clone()).collect::<Vec<_>>().join(" ")
+        };
         let ours = row("1", "ana@example.com", false);
         let theirs = row("2", "", false);
         let other = row("3", "bo@example.com", false);
         let gone = row("4", "", true);
-        assert_eq!(of(&[]), Standing::New);
-        assert_eq!(of(&[theirs.clone(), ours.clone()]), Standing::Ours);
-        assert_eq!(of(&[theirs.clone(), gone.clone()]), Standing::Theirs("2".into()));
-        assert_eq!(of(&[theirs.clone(), other]), Standing::Several(vec!["2".into(), "3".into()]));
-        assert_eq!(of(std::slice::from_ref(&gone)), Standing::Converted(vec!["4".into()]));
-        let corrected = Row { email: "private@example.com".to_owned(), ..ours.clone() };
-        assert_eq!(of(&[corrected]), Standing::Theirs("1".into()), "their address stays");
+        assert_eq!(of(&[]), "");
+        assert_eq!(of(&[&theirs, &ours]), "1");
+        assert_eq!(of(&[&theirs, &gone]), "2");
+        assert_eq!(of(&[&theirs, &other, &gone]), "2 3");
+        assert_eq!(of(&[&gone]), "4");
         let ours = Row { converted: true, ..ours };
-        assert_eq!(of(&[theirs, ours, gone]), Standing::Converted(vec!["1".into()]));
+        assert_eq!(of(&[&theirs, &ours, &gone]), "1");
     }
 
     #[test]

@@ -137,7 +137,13 @@ impl Zoho {
             };
             batch.settle(at, outcome);
         }
-        self.moved(moved, &mut batch).await.map_err(before_writing)?;
+        if let Err(error) = self.moved(&moved, &mut batch).await {
+            // What the answer said of the others stands.
+            for (at, _, fault) in moved {
+                let message = format!("where it is now cannot be asked: {error}");
+                batch.settle(at, Outcome::Retry { code: fault.code, message });
+            }
+        }
         Ok(Reply { value: batch.outcomes(), limits: said::limits(&answer) })
     }
 
@@ -180,13 +186,14 @@ impl Zoho {
     /// Says where the records are now that Zoho does not know by their id.
     async fn moved(
         &self,
-        moved: Vec<(usize, &Record, said::Fault)>,
+        moved: &[(usize, &Record, said::Fault)],
         batch: &mut Batch,
     ) -> Result<(), CallError> {
         let ids: Vec<&str> =
             moved.iter().filter_map(|(_, record, _)| record.remote_id.as_deref()).collect();
         let places = self.places(&ids).await?;
         for (at, record, fault) in moved {
+            let at = *at;
             let remote_id = record.remote_id.as_deref().unwrap_or_default();
             let outcome = match places.get(remote_id) {
                 None | Some(Place::Gone) => Outcome::Gone,
