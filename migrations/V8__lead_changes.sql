@@ -77,7 +77,7 @@ begin
         return null;
     end if;
     insert into leadsync.lead_changes (lead_id, version, changed_at, changes)
-    select n.lead_id, n.version, n.updated_at, jsonb_strip_nulls(jsonb_build_object(
+    select c.* from (select n.lead_id, n.version, n.updated_at, jsonb_strip_nulls(jsonb_build_object(
         'first_name', leadsync.register_change(o.first_name, n.first_name, o.first_name_source, n.first_name_source, o.first_name_stamp, n.first_name_stamp),
         'last_name', leadsync.register_change(o.last_name, n.last_name, o.last_name_source, n.last_name_source, o.last_name_stamp, n.last_name_stamp),
         'full_name', leadsync.register_change(o.full_name, n.full_name, o.full_name_source, n.full_name_source, o.full_name_stamp, n.full_name_stamp),
@@ -139,7 +139,10 @@ begin
     end
     from was as o
     join became as n on n.lead_id = o.lead_id
-    where n.version > o.version;
+    where n.version > o.version
+    ) as c (lead_id, version, changed_at, changes)
+    -- The first touch may only become more believable, with all its values as they were.
+    where c.changes <> '{}';
     return null;
 end
 $$;

@@ -50,8 +50,10 @@ pub(super) fn upsert(
         // Somebody else's insert lands between Salesforce's look and its write.
         let id = account.make(object);
         let email = value.clone();
-        let fields = [(key.clone(), value), ("Email".to_owned(), email)];
-        account.store(options, &id, &fields.into());
+        let mut fields = Fields::from([(key.clone(), value), ("Email".to_owned(), email)]);
+        let required = options.fields(object).iter().filter(|f| f.required);
+        fields.extend(required.map(|f| (f.name.clone(), json!("Somebody"))));
+        account.store(options, &id, &fields);
         *account.creates.entry(account.email_of(&id)).or_default() += 1;
         return batch.run(account, options, tweak, |account, at, record| match at {
             0 => Err(taken(&key, &id)),

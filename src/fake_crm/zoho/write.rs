@@ -57,7 +57,10 @@ pub(super) fn upsert(
     {
         // Somebody else's insert lands between Zoho's look and its write.
         let theirs = [(field.clone(), json!(value)), ("Email".to_owned(), json!(value))];
-        let theirs = account.make_with(module, &theirs.into());
+        let mut theirs = Fields::from(theirs);
+        let required = options.fields(module).iter().filter(|f| f.required);
+        theirs.extend(required.map(|f| (f.name.clone(), json!("Somebody"))));
+        let theirs = account.make_with(module, &theirs);
         let unique = options.field(module, field).is_some_and(|f| f.unique);
         return run(account, tweak, batch, |account, at, record| match at {
             0 if unique => Err(taken(account, field, theirs)),
