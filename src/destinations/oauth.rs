@@ -63,8 +63,8 @@ struct Inner {
 #[derive(Default)]
 struct State {
     access: Option<Access>,
-    /// Newer than the one of the configuration.
-    refresh_token: Option<Secret>,
+    /// Given by the CRM and not kept yet, so that nobody else knows it.
+    unkept: Option<Secret>,
     made: u64,
 }
 
@@ -148,8 +148,12 @@ impl Inner {
         let Some(configured) = &self.settings.refresh_token else {
             return self.ask(None).await;
         };
-        let mut tried = match self.kept().await {
-            Ok(kept) => kept.or(state.refresh_token.clone()).unwrap_or(configured.clone()),
+        let known = match &state.unkept {
+            Some(unkept) => Ok(Some(unkept.clone())),
+            None => self.kept().await,
+        };
+        let mut tried = match known {
+            Ok(known) => known.unwrap_or(configured.clone()),
             Err(error) => return Err(unreachable(&format!("refresh token: {error}"))),
         };
         let mut answer = self.ask(Some(&tried)).await;
@@ -163,10 +167,10 @@ impl Inner {
         let answer = answer?;
         if let Some(replaced) = answer["refresh_token"].as_str().filter(|token| !token.is_empty()) {
             let replaced = Secret::new(replaced);
-            if replaced != tried {
-                self.keep(&replaced).await;
+            if replaced != tried || state.unkept.is_some() {
+                let kept = self.keep(&replaced).await;
+                state.unkept = (!kept).then_some(replaced);
             }
-            state.refresh_token = Some(replaced);
         }
         Ok(answer)
     }
@@ -178,19 +182,20 @@ impl Inner {
     }
 
     /// Keeps a replaced token. Failing, it lives in memory until the next one: loud, because a restart would end it.
-    async fn keep(&self, token: &Secret) {
+    async fn keep(&self, token: &Secret) -> bool {
         let name = self.settings.destination.as_str();
         let sealed = self.seal.as_ref().and_then(|seal| seal.close(token));
         let kept = match sealed {
             Some(sealed) => self.settings.tokens.keep(name, &sealed).await,
             None => Err(TokenStoreError("it cannot be sealed".to_owned())),
         };
-        if let Err(error) = kept {
+        if let Err(error) = &kept {
             tracing::error!(
                 destination = name,
                 "{name} was given a new refresh token that could not be kept, do not restart: {error}"
             );
         }
+        kept.is_ok()
     }
 
     async fn ask(&self, refresh_token: Option<&Secret>) -> Result<Value, CallError> {

@@ -228,7 +228,7 @@ macro_rules! scenarios {
 scenarios! {
     rules: create_update_and_repeat, clear, many_at_once, two_instances, the_bad_one_alone;
     faults: credentials, slow_down, server_errors, broken_answers, applied_then_timed_out,
-        results_in_another_order, an_answer_that_forgets_one, down_and_back;
+        results_in_another_order, an_answer_that_forgets_one, down_and_back, many_faults_in_a_row;
     identity: made_by_somebody_else, search_lag, deleted_and_made_anew, deleted_and_left, merged,
         several_match, somebody_was_faster;
 }

@@ -41,4 +41,5 @@ mod smoke;
 mod support;
 mod sync;
 mod tls;
+mod tokens;
 mod try_send;

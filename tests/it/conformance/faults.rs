@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leadsync::fake_crm::{Apply, Body, Fault, Order};
+use leadsync::fake_crm::{Apply, Body, Fault, FaultRates, Order};
 use leadsync::sync::Settings;
 
 use super::{Bed, Kind, status};
@@ -147,4 +147,32 @@ pub async fn down_and_back(kind: &'static Kind) {
     assert!(paused.is_none_or(|kind| kind == "unavailable"), "{}", kind.name);
     soon("the stand-in", bed.crm().resume()).await.expect("the same port");
     heals(&bed, 1).await;
+}
+
+pub async fn many_faults_in_a_row(kind: &'static Kind) {
+    let bed = Bed::of(kind).await;
+    let rates = |on: bool| {
+        let mut options = bed.crm().options();
+        options.seed = 20_261_130;
+        options.rates = match on {
+            true => FaultRates {
+                reset_after_apply: 0.15,
+                reset_before_apply: 0.1,
+                truncated: 0.1,
+                error_5xx: 0.1,
+                ..FaultRates::default()
+            },
+            false => FaultRates::default(),
+        };
+        bed.crm().set_options(options);
+    };
+    rates(true);
+    for version in 1..=4 {
+        bed.rig.deliver(&leads(12, version)).await;
+        bed.rig.pass().await;
+        bed.rig.lift_pause().await;
+    }
+    rates(false);
+    bed.rig.drain().await;
+    bed.exactly(0..12, 4).await;
 }
