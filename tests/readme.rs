@@ -566,7 +566,7 @@ fn the_five_minutes() {
     };
     let minutes = tour_of("Your first lead in five minutes");
     let api = tour_of("HTTP API");
-    assert!(minutes.len() > 15 && api.len() == 2, "blocks are missing");
+    assert!(minutes.len() > 15 && api.len() == 4, "blocks are missing");
     let steps: Vec<&Block> = minutes.into_iter().chain(api).collect();
     for (at, block) in steps.iter().enumerate() {
         match block.lang.as_str() {
