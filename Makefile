@@ -20,10 +20,10 @@ build: ## The release binary, target/release/leadsync
 test: postgres curl ## Format, lints, all tests
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --test odoo -- -D warnings
 	$(CARGO) test --locked
 
 test-odoo: postgres curl ## Tests against a real Odoo 14, installed once into a folder of its own: Debian or Ubuntu, as root
-	$(CARGO) clippy --locked --test odoo -- -D warnings
 	CARGO=$(CARGO) tests/odoo/run.sh
 
 fuzz: ## Fuzzes what reads strangers' bytes, MINUTES=10 for each target; needs a C++ compiler

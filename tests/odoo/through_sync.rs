@@ -7,6 +7,7 @@ use std::time::Duration;
 use leadsync::app::{self, Roles};
 use leadsync::destinations::Mapped;
 use leadsync::stop::Stop;
+use leadsync::store::destinations::Budget;
 use leadsync::sync::step::Done;
 use leadsync::sync::{Configured, Settings, Syncer};
 use serde_json::{Value, json};
@@ -85,7 +86,8 @@ impl Rig {
                 total.add(&self.pass().await);
                 let store = &self.app.store;
                 let Some(next) = store.next_due("odoo").await.expect("next due") else { break };
-                let state = store.destination_state("odoo").await.expect("state");
+                let state = store.destination_state("odoo", &Budget::default()).await;
+                let state = state.expect("state");
                 // What is due later is waited for exactly as long as it says.
                 let wait = next.max(state.paused_for).max(Duration::from_millis(5));
                 tokio::time::sleep(wait).await;
