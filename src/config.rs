@@ -249,6 +249,9 @@ pub struct Source {
     pub double_opt_in: bool,
     /// `custom` only: JSONPath of the parts that are one lead each (`$.leads[*]`); absent: the whole body.
     pub split: Option<String>,
+    /// Events of other types are stored and ignored; compared with what `fields.event_type` finds. Absent: all are leads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub event_types: Vec<String>,
     /// Adds to or overrides the kind's mapping: target name to JSONPaths, first non-blank wins.
     #[serde(default, deserialize_with = "targets::dotted")]
     pub fields: BTreeMap<String, FieldRule>,

@@ -22,7 +22,7 @@ use crate::store::archive::{DeliveryFilter, Place};
 const PARAMETERS: [&str; 8] =
     ["source", "outcome", "reason", "since", "until", "lead_id", "limit", "cursor"];
 
-const OUTCOMES: [&str; 5] = ["created", "updated", "unchanged", "rejected", "ignored"];
+const OUTCOMES: [&str; 6] = ["created", "updated", "unchanged", "queued", "rejected", "ignored"];
 
 /// Deliveries on a page where nobody says how many, and at most.
 const LIMIT: i64 = 50;

@@ -33,6 +33,8 @@ pub struct Mapped {
     pub lead: Result<LeadPatch, NoLead>,
     /// Targets whose value could not be used, by name.
     pub errors: BTreeMap<String, FieldError>,
+    /// What kind of event it is, also of one that is no lead.
+    pub event_type: Option<String>,
 }
 
 impl Mapping {
@@ -268,6 +270,7 @@ impl Draft {
         self.clear();
         self.split_full_name();
         self.touch.source = self.touch.source.or_else(|| settings.source.map(str::to_owned));
+        let event_type = self.event_type.clone();
         let lead = match self.email {
             None => Err(NoLead::NoEmail),
             Some(Err(error)) => Err(NoLead::InvalidEmail(error)),
@@ -291,7 +294,7 @@ impl Draft {
                     .collect(),
             }),
         };
-        Mapped { lead, errors: self.errors }
+        Mapped { lead, errors: self.errors, event_type }
     }
 
     /// A whole name alone also gives its parts; parts that were sent are never touched.

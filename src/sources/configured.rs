@@ -40,6 +40,7 @@ pub struct ConfiguredSource {
     checks: Vec<Check>,
     handshake_keys: Vec<Secret>,
     split: Option<JsonPath>,
+    event_types: Vec<String>,
     mapping: Mapping,
     folding: Folding,
     region: Option<Region>,
@@ -68,6 +69,12 @@ impl ConfiguredSource {
             return Err(SourceErrorKind::NoEmail);
         }
         notice::check(source, kind)?;
+        if !source.event_types.is_empty() && !source.fields.contains_key("event_type") {
+            return Err(SourceErrorKind::Missing {
+                key: "fields.event_type",
+                hint: "`event_types` compares what it finds, like event_type = \"$.event\"",
+            });
+        }
         let handshake_keys = match source.verify_token.as_slice() {
             [] => source.secret.as_slice(),
             tokens => tokens,
@@ -91,6 +98,7 @@ impl ConfiguredSource {
             checks,
             handshake_keys: handshake_keys.to_vec(),
             split: split(source, kind)?,
+            event_types: source.event_types.clone(),
             mapping,
             folding: folding(leads.email_folding),
             region: region(source.default_region.as_ref().or(leads.default_region.as_ref()))?,
@@ -238,12 +246,22 @@ impl ConfiguredSource {
             double_opt_in: self.double_opt_in,
             source: Some(&self.name),
         };
-        match self.mapping.apply_noting(&document, &settings, trace).lead {
+        let mapped = self.mapping.apply_noting(&document, &settings, trace);
+        if !self.wants(mapped.event_type.as_deref()) {
+            return Item::Ignored("event_type".to_owned());
+        }
+        match mapped.lead {
             Ok(patch) => Item::Lead(Box::new(patch)),
             Err(none) => {
                 Item::Rejected { reason: none.reason().to_owned(), detail: none.to_string() }
             }
         }
+    }
+
+    /// Whether events of that type become leads.
+    fn wants(&self, event_type: Option<&str>) -> bool {
+        self.event_types.is_empty()
+            || event_type.is_some_and(|it| self.event_types.iter().any(|wanted| wanted == it))
     }
 
     /// The request with everything that proves its sender: what the checks look for, each with its

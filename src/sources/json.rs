@@ -161,7 +161,7 @@ pub(super) fn forgiving(value: &Value, settings: &Settings<'_>) -> Mapped {
         Ok(mapping) => {
             mapping.apply(&Document { part: value, body: value, headers: &[] }, settings)
         }
-        Err(_) => Mapped { lead: Err(NoLead::NoEmail), errors: BTreeMap::new() },
+        Err(_) => Mapped { lead: Err(NoLead::NoEmail), errors: BTreeMap::new(), event_type: None },
     }
 }
 

@@ -556,6 +556,25 @@ fn unusable_bodies_are_rejected_items() {
 }
 
 #[test]
+fn events_of_other_types_are_ignored() {
+    let mut source = json!({"name": "s", "kind": "custom", "url_token": "x", "event_types": ["made", "moved"],
+        "fields": {"email": "$.mail", "event_type": "$.kind"}});
+    for (body, outcome) in [
+        (r#"{"kind":"made","mail":"a@example.com"}"#, "lead a@example.com"),
+        (r#"{"kind":"moved"}"#, "rejected no_email"),
+        (r#"{"kind":"cancelled","mail":"a@example.com"}"#, "ignored event_type"),
+        (r#"{"kind":"cancelled"}"#, "ignored event_type"),
+        (r#"{"mail":"a@example.com"}"#, "ignored event_type"),
+    ] {
+        assert_eq!(outcomes(source.clone(), &[], body), [outcome], "{body}");
+    }
+    source["fields"] = json!({"email": "$.mail"});
+    let written: config::Source = serde_json::from_value(source).unwrap();
+    let refused = ConfiguredSource::compile(&written, &leads()).err().unwrap().to_string();
+    assert!(refused.contains("fields.event_type"), "{refused}");
+}
+
+#[test]
 fn of_a_segment_batch_only_the_first_is_signed() {
     let signed = "{\"type\":\"identify\",\"traits\":{\"email\":\"a@example.com\"}}";
     let header = [("X-Signature", "1c1b0cbeda29888f8a9f34a75a5a1c5ca53b7562")];
