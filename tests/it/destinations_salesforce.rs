@@ -413,6 +413,8 @@ async fn converted_leads_are_parked_where_that_is_asked_for() {
     }
     let found = bench.found(&one, &[]).await;
     assert_eq!((found.len(), found[0].archived), (1, true));
+    let described = "/services/data/v67.0/sobjects/Contact/describe";
+    assert!(bench.calls(described).is_empty(), "there may be no right to contacts");
 }
 
 #[tokio::test]

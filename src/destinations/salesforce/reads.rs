@@ -180,6 +180,22 @@ impl Salesforce {
         Ok(properties.iter().filter_map(field).collect())
     }
 
+    /// The same for every kind of object among some ids: the user may have no right to contacts where none is followed.
+    async fn columns_of(
+        &self,
+        ids: &[&str],
+        own: Vec<(String, String)>,
+        properties: &[String],
+    ) -> Result<HashMap<Object, Vec<(String, String)>>, CallError> {
+        let mut columns = HashMap::from([(self.object, own)]);
+        for object in ids.iter().filter_map(|id| Object::of(id)) {
+            if !columns.contains_key(&object) {
+                columns.insert(object, self.columns(object, properties).await?);
+            }
+        }
+        Ok(columns)
+    }
+
     /// What is there of each record.
     pub(super) async fn found(
         &self,
@@ -189,11 +205,7 @@ impl Salesforce {
         if records.is_empty() {
             return Ok(Vec::new().into());
         }
-        let mut columns = HashMap::new();
-        for object in [Object::Lead, Object::Contact] {
-            columns.insert(object, self.columns(object, properties).await?);
-        }
-        let own = columns.get(&self.object).cloned().unwrap_or_default();
+        let own = self.columns(self.object, properties).await?;
         let new: Vec<&Record> = records.iter().copied().filter(|r| r.remote_id.is_none()).collect();
         let mut reply = self.matching(&new, &own).await?;
         let matching = std::mem::take(&mut reply.value);
@@ -214,6 +226,7 @@ impl Salesforce {
                 _ => None,
             })
             .collect();
+        let columns = self.columns_of(&now, own, properties).await?;
         let elsewhere = self.by_ids(&now, &columns).await?;
         if !elsewhere.limits.is_empty() {
             reply.limits = elsewhere.limits;
