@@ -94,7 +94,8 @@ async fn instances_take_the_newest_of_each_other() {
 
 #[tokio::test]
 async fn a_check_beside_the_service_keeps_what_it_was_given() {
-    let rig = rotating().await;
+    let mut rig = rotating().await;
+    rig.destination = started(&rig, &rig.app.config);
     let findings = app::check(&rig.app.config).await;
     let wrong: Vec<_> =
         findings.iter().filter(|f| f.about == "destination crm" && !f.right).collect();
