@@ -88,7 +88,7 @@ impl Settings {
         };
         let settle = |p: Prepared| {
             let result = each(self.backoff(p.claimed.attempts));
-            Next::Settle(p.settle(result))
+            Next::Settle(Box::new(p.settle(result)))
         };
         Failed { next: batch.into_iter().map(settle).collect(), pause }
     }

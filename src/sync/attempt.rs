@@ -44,7 +44,7 @@ enum Found {
 
 /// What comes after an answer about one lead.
 pub(super) enum Next {
-    Settle((Claimed, PushResult)),
+    Settle(Box<(Claimed, PushResult)>),
     /// One more call in this attempt.
     Again(Box<Prepared>),
 }
@@ -182,12 +182,12 @@ impl Prepared {
     fn retry(self, settings: &Settings, kind: &'static str, code: &str, message: String) -> Next {
         let delay = settings.backoff(self.claimed.attempts);
         let error = LastError { kind, code: Some(code.to_owned()), message };
-        Next::Settle(self.settle(PushResult::Retry(error, delay)))
+        Next::Settle(Box::new(self.settle(PushResult::Retry(error, delay))))
     }
 
     fn park(self, code: &str, message: String) -> Next {
         let error = record_error(code.to_owned(), None, message);
-        Next::Settle(self.settle(PushResult::Parked(error)))
+        Next::Settle(Box::new(self.settle(PushResult::Parked(error))))
     }
 
     /// What an outcome of a push means.
@@ -201,7 +201,7 @@ impl Prepared {
             Outcome::Written { remote_id, .. } => {
                 let hash = self.hash.clone();
                 let remote_id = remote_id.filter(|id| is_id(id));
-                Next::Settle(self.settle(PushResult::Confirmed { remote_id, hash }))
+                Next::Settle(Box::new(self.settle(PushResult::Confirmed { remote_id, hash })))
             }
             Outcome::Rejected { code, field, message } => {
                 self.refused(code, field, message, destination, settings)
@@ -231,7 +231,9 @@ impl Prepared {
             Outcome::Retry { code, message } => self.retry(settings, "unavailable", &code, message),
             Outcome::Unknown { message } => {
                 let delay = settings.backoff(self.claimed.attempts);
-                Next::Settle(self.settle(PushResult::Unknown(unknown_error(message), delay)))
+                Next::Settle(Box::new(
+                    self.settle(PushResult::Unknown(unknown_error(message), delay)),
+                ))
             }
         }
     }
@@ -254,7 +256,7 @@ impl Prepared {
             return self.again(settings);
         }
         let error = record_error(code, field, message);
-        Next::Settle(self.settle(PushResult::Parked(error)))
+        Next::Settle(Box::new(self.settle(PushResult::Parked(error))))
     }
 
     /// The call of this attempt is known to have made nothing.
@@ -328,6 +330,6 @@ impl Prepared {
                 .to_owned(),
         };
         let delay = settings.backoff(self.claimed.attempts).min(left);
-        Next::Settle(self.settle(PushResult::Retry(error, delay)))
+        Next::Settle(Box::new(self.settle(PushResult::Retry(error, delay))))
     }
 }

@@ -262,7 +262,7 @@ impl Syncer {
         let (mut results, mut again) = (Vec::new(), Vec::new());
         for next in next {
             match next {
-                Next::Settle(result) => results.push(result),
+                Next::Settle(result) => results.push(*result),
                 Next::Again(prepared) => again.push(*prepared),
             }
         }

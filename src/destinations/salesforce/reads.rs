@@ -1,6 +1,7 @@
 //! What is asked of Salesforce: descriptions, records by key and id, where a record went, all of them page by page.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::super::client::{Answer, Call};
@@ -189,8 +190,8 @@ impl Salesforce {
     ) -> Result<HashMap<Object, Vec<(String, String)>>, CallError> {
         let mut columns = HashMap::from([(self.object, own)]);
         for object in ids.iter().filter_map(|id| Object::of(id)) {
-            if !columns.contains_key(&object) {
-                columns.insert(object, self.columns(object, properties).await?);
+            if let Entry::Vacant(vacant) = columns.entry(object) {
+                vacant.insert(self.columns(object, properties).await?);
             }
         }
         Ok(columns)
