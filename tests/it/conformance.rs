@@ -45,6 +45,12 @@ const KINDS: &[&Kind] = &[
     &zoho::KIND,
 ];
 
+/// A destination of the tests, for a base URL and a deadline, with its mapping.
+type Instead = fn(&str, Duration) -> (Arc<dyn Destination>, Vec<Mapped>);
+
+/// Members of a lead that the CRM refuses, and the same in good.
+type Poison = (fn() -> Value, fn() -> Value);
+
 /// What the scenarios have to know of a kind.
 pub struct Kind {
     /// As in `DESTINATIONS`.
@@ -54,7 +60,7 @@ pub struct Kind {
     /// `[[destination]]` named "crm" with `first_name` and `city` mapped, without `name`, given the stand-in's URL.
     config: fn(&str) -> String,
     /// A destination that is not in `DESTINATIONS`, with its mapping; `config` is of any kind then.
-    instead: Option<fn(&str, Duration) -> (Arc<dyn Destination>, Vec<Mapped>)>,
+    instead: Option<Instead>,
     /// How the stand-in is to behave.
     options: fn(&mut Options),
     /// New contacts are found by the stand-in's search only after so long.
@@ -66,7 +72,7 @@ pub struct Kind {
     /// How paths of calls that write begin, with their methods where others have the same.
     writes: &'static str,
     /// Members of a lead that the CRM refuses for their own sake, and the same in good.
-    poison: Option<(fn() -> Value, fn() -> Value)>,
+    poison: Option<Poison>,
     /// Header of requests from beside the product.
     auth: (&'static str, &'static str),
     /// Somebody makes a contact with this e-mail and this city.

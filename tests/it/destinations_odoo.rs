@@ -224,13 +224,17 @@ async fn what_people_made_is_found_by_email() {
     let twin = bench.by_hand(json!({"name": "Ana again", "email": ANA}));
     assert_eq!(bench.find(&both()).await[0], [made.clone(), twin.clone()], "not for us to choose");
     bench.fake.odoo("archive", &json!({ "id": made })).unwrap();
-    assert_eq!(bench.find(&both()).await[0], [twin.clone()], "the one in use");
+    assert_eq!(bench.find(&both()).await[0], std::slice::from_ref(&twin), "the one in use");
     bench.fake.odoo("archive", &json!({ "id": twin })).unwrap();
     assert_eq!(bench.find(&both()).await[0].len(), 2);
     bench.fake.odoo("delete", &json!({ "id": twin })).unwrap();
-    assert_eq!(bench.find(&both()).await[0], [made.clone()], "archived is not deleted");
+    assert_eq!(
+        bench.find(&both()).await[0],
+        std::slice::from_ref(&made),
+        "archived is not deleted"
+    );
     let update = known(&made, record(ANA, &[("city", Some("Rio"))]));
-    assert_eq!(bench.written(&[update]).await, [made.clone()], "and can be written");
+    assert_eq!(bench.written(&[update]).await, std::slice::from_ref(&made), "and can be written");
     assert_eq!(bench.property(&made, "city").as_deref(), Some("Rio"));
 }
 
