@@ -15,8 +15,6 @@ create index leads_created_day on leadsync.leads (((created_at at time zone 'utc
 comment on index leadsync.leads_created_day is 'Leads of a span of days';
 create index leads_phone on leadsync.leads (phone, lead_id) where phone is not null;
 comment on index leadsync.leads_phone is 'Leads with one phone, and phones that several leads have';
-create index if not exists deliveries_received_at on leadsync.deliveries (received_at);
-comment on index leadsync.deliveries_received_at is 'Deliveries of a span of time, the newest first';
 -- Nearly every delivery is about one lead. A tree on the first takes as much time as an inverted index on all, which only puts
 -- it off, but less than a third of its WAL and half of its size (measured).
 create index deliveries_lead on leadsync.deliveries ((lead_ids[1])) where lead_ids[1] is not null;
@@ -38,7 +36,7 @@ comment on index leadsync.lead_sync_synced_hour is 'Leads that came in sync in a
 create table leadsync.daily_counts (
     day date not null,
     source text collate "C" not null,
-    what text not null check (what in ('created', 'updated', 'unchanged', 'rejected', 'ignored', 'repeat')),
+    what text not null check (what in ('created', 'updated', 'unchanged', 'queued', 'rejected', 'ignored', 'repeat')),
     deliveries bigint not null,
     bytes bigint not null default 0,
     primary key (day, source, what)

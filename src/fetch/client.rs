@@ -111,7 +111,21 @@ impl Client {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Answer { status, headers, body: body.freeze() })
+        let body = body.freeze();
+        let body = if (200..300).contains(&status) { body } else { self.without_token(body) };
+        Ok(Answer { status, headers, body })
+    }
+
+    /// A refusal may repeat the token that it refuses, and its words are kept.
+    fn without_token(&self, body: Bytes) -> Bytes {
+        let bearer = self.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let token = bearer.and_then(|bearer| bearer.strip_prefix("Bearer "));
+        match (token, std::str::from_utf8(&body)) {
+            (Some(token), Ok(text)) if !token.is_empty() && text.contains(token) => {
+                text.replace(token, "[token]").into()
+            }
+            _ => body,
+        }
     }
 }
 

@@ -39,12 +39,13 @@ pub(super) struct Opened {
 impl Input {
     /// Looks at the whole file once, unless its first bytes or the caller say what it is.
     pub fn detect(path: &Path, forced: Option<&'static Encoding>) -> io::Result<Input> {
-        let mut file = File::open(path)?;
-        let metadata = file.metadata()?;
+        // Before it is opened: a pipe would wait there for whoever writes into it.
+        let metadata = std::fs::metadata(path)?;
         if !metadata.is_file() {
             let what = "not a file; it is read more than once, so write what comes into one first";
             return Err(io::Error::other(what));
         }
+        let mut file = File::open(path)?;
         let mut head = Vec::new();
         file.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
         let marked = Encoding::for_bom(&head);

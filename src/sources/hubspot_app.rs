@@ -73,7 +73,7 @@ fn items(event: &Value) -> Vec<Item> {
         Some(("object", what)) if event["objectTypeId"] == "0-1" => what,
         _ => return ignored(),
     };
-    let (id, at) = (&event["objectId"], epoch_ms(&event["occurredAt"]));
+    let (id, at) = (contact_id(&event["objectId"]), epoch_ms(&event["occurredAt"]));
     match what {
         "creation" | "propertyChange" | "restore" => vec![notice("contact", id, at)],
         "deletion" | "privacyDeletion" => vec![gone("contact", id, at)],
@@ -82,14 +82,25 @@ fn items(event: &Value) -> Vec<Item> {
     }
 }
 
+/// Ids of HubSpot are numbers. It refuses a batch with one that is not as a whole, so such an id is none.
+fn contact_id(id: &Value) -> &Value {
+    let is_number = match id {
+        Value::Number(number) => number.is_u64(),
+        Value::String(text) => !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit()),
+        _ => false,
+    };
+    if is_number { id } else { &Value::Null }
+}
+
 /// The survivor is read; the others are not there any more.
 fn merge(event: &Value, at: Option<i64>) -> Vec<Item> {
     let ids = ["newObjectId", "primaryObjectId", "objectId"];
     let survivor = ids.iter().map(|name| &event[*name]).find(|id| !id.is_null());
-    let survivor = survivor.unwrap_or(&Value::Null);
+    let survivor = survivor.map_or(&Value::Null, contact_id);
     let merged = event["mergedObjectIds"].as_array().into_iter().flatten();
     let merged = merged.chain(Some(&event["primaryObjectId"]).filter(|id| !id.is_null()));
-    let merged = merged.filter(|id| *id != survivor).map(|id| gone("contact", id, at));
+    let merged =
+        merged.map(contact_id).filter(|id| *id != survivor).map(|id| gone("contact", id, at));
     std::iter::once(notice("contact", survivor, at)).chain(merged).collect()
 }
 

@@ -49,6 +49,9 @@ async fn the_days_are_the_same_counted_before_or_when_asked() {
             "insert into leadsync.deliveries (delivery_id, week, received_at, last_received_at, source, outcome, body_bytes)
              select gen_random_uuid(), date_trunc('week', t at time zone 'utc')::date, t, t, 'site', 'rejected', 7
              from (select now() - interval '1 day' as t) as x;
+             insert into leadsync.deliveries (delivery_id, week, received_at, last_received_at, source, outcome, body_bytes)
+             select gen_random_uuid(), date_trunc('week', t at time zone 'utc')::date, t, t, 'ads', 'queued', 7
+             from (select now() - interval '1 day' as t) as x;
              update leadsync.deliveries set outcome = 'ignored'
              where delivery_id = (select delivery_id from leadsync.deliveries where outcome = 'unchanged' order by received_at desc limit 1)",
         )
