@@ -184,3 +184,20 @@ impl Answer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_that_repeats_the_token_is_kept_without_it() {
+        let source: config::Source = serde_json::from_value(serde_json::json!({
+            "name": "ads", "kind": "meta", "token": "PAGE-TOKEN-1", "base_url": "http://127.0.0.1:1"
+        }))
+        .unwrap();
+        let client = Client::new(&source, "", None, Duration::from_secs(1)).unwrap();
+        let said = |body: &'static str| client.without_token(Bytes::from_static(body.as_bytes()));
+        assert_eq!(said("Malformed access token PAGE-TOKEN-1"), "Malformed access token [token]");
+        assert_eq!(said("no such lead"), "no such lead");
+    }
+}
