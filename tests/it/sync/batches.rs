@@ -52,7 +52,9 @@ async fn three_are_parked(rig: &Rig, parked: &[String]) {
 
 #[tokio::test]
 async fn three_poisons_among_250_are_named_by_the_crm() {
-    let (rig, parked) = poisoned().await;
+    let (mut rig, parked) = poisoned().await;
+    // Workers that claim at the same instant pass over each other's rows, and one more call may take the rest.
+    rig.destination = Configured { concurrency: 1, ..rig.destination.clone() };
     let done = rig.pass().await;
     // One pass: nobody waits for a backoff.
     assert_eq!((done.pushed, done.parked, done.failed, done.calls), (247, 3, 0, 3));
